@@ -37,9 +37,10 @@ const planner::Framework* framework_of(const Args& args) {
   return nullptr;
 }
 
-std::vector<std::string> framework_names() {
+std::vector<std::string> framework_names(bool written) {
   std::vector<std::string> names;
-  for (const planner::Framework& one : planner::frameworks()) names.emplace_back(one.name);
+  for (const planner::Framework& one : planner::frameworks())
+    if (one.is_written || !written) names.emplace_back(one.name);
   return names;
 }
 
@@ -63,6 +64,9 @@ void check_framework(const Args& args, const planner::Question& question, config
     refuse(join_parts("--dtype fp8, which ", framework->title, " does not have"),
            join_parts("those that have are ", config::listed(able), "; or plan with --dtype bf16"));
   }
+  if (framework->only_gpt && question.shape != nullptr && question.shape->learned_positions == 0)
+    refuse(join_parts(framework->title, " trains models of GPT-2's kind alone"),
+           "plan with --model gpt2, or without --for");
   for (const pipeline::CatalogRow* row : question.schedules)
     if (!runs(*framework, row->name))
       refuse(join_parts("--schedules ", row->name, ", which ", framework->title, " does not run"),
@@ -109,7 +113,8 @@ Result<ExitCode> print_script(const PlanRequest& request, const PlanRow& row, Ou
 }
 
 void warn_of_words(const PlanRequest& request, PlanAnswer& answer) {
-  if (request.question.framework == nullptr || answer.rows.empty()) return;
+  const planner::Framework* framework = request.question.framework;
+  if (framework == nullptr || !framework->is_written || answer.rows.empty()) return;
   const auto made =
       planner::emit(*request.question.framework, job_of(request, answer.rows.front()));
   if (!made.ok()) answer.warnings.push_back("no script can be written: " + made.error().message);

@@ -12,7 +12,7 @@ namespace lockstep::cli {
 
 // Of --for, else of --emit, which implies it; null without either.
 const planner::Framework* framework_of(const Args& args);
-std::vector<std::string> framework_names();
+std::vector<std::string> framework_names(bool written = false);
 
 // What --for, --emit, --dtype and --schedules say against each other.
 void check_framework(const Args& args, const planner::Question& question, config::Report& report);

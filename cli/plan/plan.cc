@@ -166,7 +166,7 @@ std::vector<Option> forms() {
           text("report", "OUT",
                "Write all of this as one page of HTML that needs nothing else: answer, "
                "alternatives, reasons, memory, timeline, cost, and what it rests on"),
-          choice("emit", "FRAMEWORK", framework_names(),
+          choice("emit", "FRAMEWORK", framework_names(/*written=*/true),
                  "Print the best layout as a launch script of another framework; implies --for"),
           text("out", "OUT",
                "Write the best layout as a run file, for `lockstep train --plan OUT FILE`")

@@ -419,9 +419,10 @@ std::string amount(double value) {
 
 std::string runs_out(const PlanRow& row) {
   const double share = row.out_of_memory().value_or(0);
-  return join_parts("out of memory in ",
-                    share < 0.001 ? "less than 0.1 %" : strf("%.2g %%", 100 * share),
-                    " of runs like it");
+  return join_parts(
+      "out of memory in ",
+      share < 0.001 ? "less than 0.1 %" : strf(share < 0.0995 ? "%.2g %%" : "%.0f %%", 100 * share),
+      " of runs like it");
 }
 
 std::string gibibytes(double bytes) {

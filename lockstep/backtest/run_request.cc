@@ -299,6 +299,9 @@ void keep_gathered(PriceRequest& r) {
 }  // namespace
 
 Result<RunRequest> request_of(const PublishedRun& run, const StackHabits& habits) {
+  for (const char* words : {"LoRA", "lora"})
+    if (says(run, "notes", words))
+      return not_priced(run, "notes speak of LoRA, under which most weights have no gradient");
   const ModelShape shape = LS_TRY(model_of(run));
   PriceRequest base = LS_TRY(degrees_of(run, shape));
   cluster::Cluster machine = LS_TRY(machine_of(run, base.devices()));

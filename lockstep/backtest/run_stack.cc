@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <initializer_list>
+#include <optional>
 #include <string>
 
 namespace lockstep::backtest {
@@ -84,22 +85,13 @@ Loss loss_of(const PublishedRun& run, int zero) {
   return is_recent(run) && !by_default ? Loss::kFused : Loss::kVocabulary;
 }
 
-// FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % at best, and trains 1.5 to 1.75
-// times as fast (Shah et al. 2024, arXiv 2407.08608). PyTorch's own attention on Hopper is the
-// former.
-double attention_share(const PublishedRun& run) {
-  constexpr double kOlder = 0.4, kTorchOnHopper = 0.6;
-  const bool is_hopper = run.text("gpu").starts_with("H") || run.text("gpu").starts_with("GH");
-  if (says(run, "notes", "flash_attention2")) return 1;
-  if (!is_recent(run)) return kOlder;
-  return is_hopper && is_plain_torch(run) ? kTorchOnHopper : 1;
-}
-
 void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
   const double year = year_of(run);
   stack.flash =
       run.text("flash_attention").empty() ? year >= 2023 : run.number("flash_attention") != 0.0;
-  stack.attention_share = attention_share(run);
+  const bool is_given = says(run, "notes", "flash_attention2");
+  stack.attention_share = is_given || is_recent(run) ? 1 : 0.4;
+  stack.torch_attention = !is_given && is_recent(run) && is_plain_torch(run);
   stack.whole_logits = is_aleph(run);
   stack.keeps_gathered = is_nanotron(run);  // inferred from its memory figures
   stack.fused_softmax = !says(run, "notes", "kernel: torch");
@@ -146,6 +138,9 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
   if (run.text("precision") == "fp16" && (deepspeed || year_of(run) < 2022)) stack.grad_bytes = 2;
   // nanotron adds them up in f32 (accumulate_grad_in_fp32) and frees what it added.
   if (zero >= 1 && !says(run, "notes", "fp32 grad") && !is_nanotron(run)) stack.grad_bytes = 2;
+  // Its models are wrapped in PyTorch's DistributedDataParallel where there are data ranks, with
+  // gradients in bf16 (nanotron/trainer.py).
+  if (is_nanotron(run)) stack.ddp_buckets = cost::nanotron_stack(zero).ddp_buckets;
   // Its bf16 optimizer adds them up in f32 and keeps both.
   if (deepspeed && says(run, "notes", "fp32 grad")) stack.grad_bytes = 6;
   if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = cost::kDeepSpeedOptimizer;
@@ -160,11 +155,42 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
     stack.reduce_bytes = 4;
   }
   if (zero >= 3) cost::set_fsdp_states(stack);
-  if (run.text("precision") == "fp32") {
-    stack.weight_bytes = 4;
-    stack.grad_bytes = stack.reduce_bytes = 4;
-    stack.optimizer_bytes = 8;
+}
+
+// Software that has a row of its own, whatever else a source is called.
+struct Named {
+  StackClass kind;
+  cost::Stack (*stack)(int zero);
+};
+
+std::optional<Named> named_of(const PublishedRun& run, int zero) {
+  if (names(run, {"llm.c"})) return Named{StackClass::kTuned, cost::llmc_stack};
+  if (is_torchtitan(run) || is_nanotron(run) || is_compiled(run)) return std::nullopt;
+  const bool is_tuning = names(run, {"axolotl", "torchtune", "sfttrainer", "unsloth"});
+  const bool is_trainer =
+      names(run, {"transformers", "hf trainer", "accelerate", "llama-factory", "llamafactory"});
+  // The same models, eager, under another engine.
+  if ((is_tuning || is_trainer) && is_deepspeed(run))
+    return Named{StackClass::kOther, cost::deepspeed_stack};
+  if (is_tuning) return Named{StackClass::kSharded, cost::finetune_stack};
+  if (is_trainer && zero < 2) return Named{StackClass::kSharded, cost::transformers_stack};
+  if (is_trainer || names(run, {"torchao"})) return Named{StackClass::kSharded, cost::fsdp2_stack};
+  return std::nullopt;
+}
+
+// What a row says besides: whose kernels replaced those of the model. Liger's and unsloth's are a
+// kernel for each of norms, rotation, gate and loss (liger_kernel 0.8.5,
+// transformers/monkey_patch.py; unsloth 2026.10, kernels).
+cost::Stack named_stack(const PublishedRun& run, const Named& named, int zero) {
+  cost::Stack stack = named.stack(zero);
+  if (run.number("flash_attention") == 0.0) stack.flash = false;
+  if (names(run, {"flash_attention_3", "flashattention-3", "fa3"})) stack.torch_attention = false;
+  if (names(run, {"liger", "unsloth"})) {
+    stack.fused_norms = stack.fused_passes = true;
+    stack.loss = Loss::kFused;
   }
+  if (names(run, {"transformerengine", "transformer engine"})) stack.cast_bytes = 0;
+  return stack;
 }
 
 }  // namespace
@@ -177,6 +203,7 @@ bool is_torchtitan(const PublishedRun& run) { return names(run, {"torchtitan"});
 bool is_nanotron(const PublishedRun& run) { return names(run, {"nanotron"}); }
 
 StackClass stack_class_of(const PublishedRun& run, int zero) {
+  if (const auto named = named_of(run, zero)) return named->kind;
   if (is_compiled(run)) return StackClass::kTuned;
   if (is_deepspeed(run) && zero >= 3) return StackClass::kOther;
   if (has_deepspeed_pipeline(run)) return StackClass::kOther;
@@ -186,9 +213,18 @@ StackClass stack_class_of(const PublishedRun& run, int zero) {
 
 cost::Stack stack_of(const PublishedRun& run, int zero) {
   cost::Stack stack;
-  set_kernels(run, zero, stack);
-  set_overlap(run, zero, stack);
-  set_states(run, zero, stack);
+  if (const auto named = named_of(run, zero)) {
+    stack = named_stack(run, *named, zero);
+  } else {
+    set_kernels(run, zero, stack);
+    set_overlap(run, zero, stack);
+    set_states(run, zero, stack);
+  }
+  if (run.text("precision") == "fp32") {
+    stack.weight_bytes = stack.grad_bytes = stack.reduce_bytes = 4;
+    stack.optimizer_bytes = 8;
+    stack.autocast_bytes = 0;
+  }
   return stack;
 }
 

@@ -37,7 +37,8 @@ Framework megatron() {
           .tied_pipeline = true,
           .sp = true,
           .fp8 = true,
-          .stack = cost::megatron_stack};
+          .stack = cost::megatron_stack,
+          .is_written = true};
 }
 
 // Under a pipeline FSDP2 neither reshards nor reduces before the last microbatch: stage 1. Without
@@ -55,15 +56,11 @@ Framework torchtitan() {
           .zero_piped = {1},
           .grouped = {1, 3},
           .contexts = {CpMethod::kGather},
-          .spreads_keys = false,
-          .shares_keys = false,
-          .etp = false,
           .combines = true,
-          .pipe_inside = false,
-          .tied_pipeline = false,
           .sp = true,
           .fp8 = true,
-          .stack = cost::torchtitan_stack};
+          .stack = cost::torchtitan_stack,
+          .is_written = true};
 }
 
 // Its tensor parallelism is AutoTP, which excludes Ulysses and pipelines; MiCS was removed.
@@ -76,23 +73,97 @@ Framework deepspeed() {
           .schedules = {"1f1b"},
           .zero = {0, 1, 2, 3},
           .zero_piped = {0, 1},
-          .grouped = {},
           .contexts = {CpMethod::kUlysses},
-          .spreads_keys = false,
-          .shares_keys = false,
-          .etp = false,
-          .combines = false,
-          .pipe_inside = false,
           .tied_pipeline = true,
-          .sp = false,
-          .fp8 = false,
-          .stack = cost::deepspeed_stack};
+          .stack = cost::deepspeed_stack,
+          .is_written = true};
+}
+
+// One axis, or two: what has neither pipelines nor tensor parallelism of its own.
+Framework data_parallel(std::string_view name, std::string_view title, std::string_view source,
+                        cost::Stack (*stack)(int zero)) {
+  return {.name = name,
+          .title = title,
+          .source = source,
+          .zero = {2, 3},
+          .grouped = {3},
+          .stack = stack,
+          .tp = false,
+          .ep = false};
+}
+
+Framework fsdp2() {
+  Framework made = data_parallel(
+      "fsdp2", "eager PyTorch FSDP2, fp8 by torchao 0.18",
+      "torch 2.13: torch/distributed/fsdp/_fully_shard; torchao 0.18.0 from PyPI: torchao/float8",
+      cost::fsdp2_stack);
+  made.fp8 = true;
+  return made;
+}
+
+Framework transformers() {
+  Framework made = data_parallel("transformers", "transformers 5.23's Trainer, not sharded",
+                                 "transformers 5.23.0 and accelerate 1.15.0 from PyPI",
+                                 cost::transformers_stack);
+  made.zero = {0};
+  made.grouped = {};
+  return made;
+}
+
+Framework finetune() {
+  Framework made = data_parallel(
+      "finetune", "fine-tuning in bf16 (axolotl 0.19, TRL 1.16, torchtune 0.6)",
+      "axolotl 0.19.0, trl 1.16.0 and torchtune 0.6.1 from PyPI", cost::finetune_stack);
+  made.zero = {0, 2, 3};
+  return made;
+}
+
+Framework llmc() {
+  Framework made =
+      data_parallel("llm.c", "llm.c at f1e2ace", "karpathy/llm.c: train_gpt2.cu", cost::llmc_stack);
+  made.zero = {0, 1};
+  made.grouped = {};
+  made.only_gpt = true;
+  return made;
+}
+
+Framework nanotron() {
+  return {.name = "nanotron",
+          .title = "nanotron 0.4",
+          .source = "nanotron 0.4 from PyPI: trainer.py, optim, parallel/pipeline_parallel",
+          .schedules = {"gpipe", "1f1b"},
+          .zero = {0, 1},
+          .zero_piped = {0, 1},
+          .combines = true,
+          .tied_pipeline = true,
+          .sp = true,
+          .stack = cost::nanotron_stack,
+          .ep = false};
+}
+
+// Section 3.2.3 recomputes norms and the products from latents, section 3.3.3 that of activations.
+Framework deepseek() {
+  return {.name = "deepseek",
+          .title = "DeepSeek-V3's trainer, by its report",
+          .source = "arXiv 2412.19437, section 3",
+          .schedules = {"dualpipe-v"},
+          .zero = {1},
+          .zero_piped = {1},
+          .combines = true,
+          .pipe_inside = true,
+          .sp = true,
+          .fp8 = true,
+          .stack = cost::deepseek_stack,
+          .tp = false,
+          .rows = {{.attn_normed = true, .mlp_normed = true, .product = true, .qkv = true}}};
 }
 
 }  // namespace
 
 std::span<const Framework> frameworks() {
-  static const std::vector<Framework> all = {megatron(), torchtitan(), deepspeed()};
+  static const std::vector<Framework> all = {megatron(), torchtitan(),   deepspeed(),
+                                             fsdp2(),    transformers(), finetune(),
+                                             nanotron(), llmc(),         deepseek()};
   return all;
 }
 
@@ -109,6 +180,7 @@ bool has_keys(const Framework& f, const cost::ModelShape& shape, int tp) {
 
 bool runs(const Framework& f, const cost::ModelShape& shape, const Core& core) {
   if (!has_keys(f, shape, core.tp)) return false;
+  if ((core.tp > 1 && !f.tp) || (core.ep > 1 && !f.ep)) return false;
   if (core.cp > 1 && !has(f.contexts, core.context)) return false;
   if (core.cp > 1 && core.context == CpMethod::kUlysses && f.spreads_keys &&
       !divides(core.tp * core.cp, shape.kv_heads))
@@ -121,6 +193,7 @@ bool runs(const Framework& f, const cost::ModelShape& shape, const Core& core) {
 
 bool runs(const Framework& f, const cost::ModelShape& shape, const Core& core, int pp) {
   if (pp <= 1) return true;
+  if (f.schedules.empty()) return false;
   if (shape.tied && !f.tied_pipeline) return false;
   if (f.stack(0).even_stages && !divides(pp, shape.layers)) return false;
   return f.combines || (core.tp == 1 && core.cp == 1 && core.ep == 1);
@@ -164,7 +237,8 @@ std::vector<std::string> lacking(const Framework& f, const spec::Layout& layout,
   const bool is_even = std::ranges::max(stages.layers) == std::ranges::min(stages.layers);
   check(is_even || !r.stack.even_stages, "stages of unequal layers");
   const model::Drop rest = layout.recompute.drop.rest();
-  check(rest == model::kKeepAll, join_parts("recompute=", spec::to_text(rest)));
+  check(rest == model::kKeepAll || has(f.rows, rest),
+        join_parts("recompute=", spec::to_text(rest)));
   check(as_counted(r.stack, stages).recomputed == stages.recomputed,
         join_parts("recompute=", to_text(layout.recompute)));
   check(!layout.resident && !layout.prefetch, "resident and prefetch");

@@ -17,23 +17,27 @@ struct Core;
 struct Sharding;
 
 struct Framework {
-  std::string_view name;    // as --for and --emit take it
-  std::string_view title;   // with the version that the row was read from
-  std::string_view source;  // its files
-  std::vector<std::string_view> schedules;
-  std::vector<int> zero, zero_piped;  // ZeRO stages without a pipeline, and with one
-  std::vector<int> grouped;           // of these: also in groups of dp, for models without experts
-  std::vector<model::CpMethod> contexts;
-  bool spreads_keys;   // Ulysses gives each rank a head of keys of its own, and copies none
-  bool shares_keys;    // tensor ranks may outnumber the heads of keys
-  bool etp;            // experts cut by tensor ranks
-  bool combines;       // tp, cp and pp go together; otherwise one of them at a time, and ep not
-                       // with pp
-  bool pipe_inside;    // both rank orders; otherwise tp,cp,dp,pp
-  bool tied_pipeline;  // a tied embedding under a pipeline
-  bool sp;             // sequence parallelism over tp
-  bool fp8;
+  std::string_view name;                         // as --for and --emit take it
+  std::string_view title;                        // with the version that the row was read from
+  std::string_view source;                       // its files
+  std::vector<std::string_view> schedules = {};  // none: no pipeline
+  std::vector<int> zero = {}, zero_piped = {};   // ZeRO stages without a pipeline, and with one
+  std::vector<int> grouped = {};  // of these: also in groups of dp, for models without experts
+  std::vector<model::CpMethod> contexts = {};
+  bool spreads_keys = false;  // Ulysses gives each rank a head of keys of its own, and copies none
+  bool shares_keys = false;   // tensor ranks may outnumber the heads of keys
+  bool etp = false;           // experts cut by tensor ranks
+  bool combines = false;  // tp, cp and pp go together; otherwise one of them at a time, and ep not
+                          // with pp
+  bool pipe_inside = false;    // both rank orders; otherwise tp,cp,dp,pp
+  bool tied_pipeline = false;  // a tied embedding under a pipeline
+  bool sp = false;             // sequence parallelism over tp
+  bool fp8 = false;
   cost::Stack (*stack)(int zero);  // how it does all this; same kernels whatever the stage
+  bool tp = true, ep = true;
+  bool only_gpt = false;               // GPT-2's kind of models alone
+  std::vector<model::Drop> rows = {};  // that it may recompute besides whole blocks
+  bool is_written = false;             // emit() has words for it
 };
 
 std::span<const Framework> frameworks();

@@ -57,7 +57,11 @@ Lattice::Lattice(const Question& question)
   std::erase_if(batch_divisors_, [](std::int64_t b) { return b > kLargestMicrobatch; });
   if (question.given.microbatch > 0) batch_divisors_ = {question.given.microbatch};
   drops_ = {model::kKeepAll, model::kSelective, model::kWholeBlock};
-  if (question.framework) drops_ = {model::kKeepAll, model::kWholeBlock};
+  if (question.framework) {
+    drops_ = question.framework->rows;
+    drops_.insert(drops_.begin(), model::kKeepAll);
+    drops_.push_back(model::kWholeBlock);
+  }
   if (question.given.drop) drops_ = {question.given.drop->rest()};
   const std::int64_t widest = widest_tensor(*question.cluster), seq = question.seq;
   degrees_ = divisors(devices_);
@@ -164,14 +168,16 @@ int Lattice::largest_divisor(int dp, std::int64_t limit) const {
   return 1;
 }
 
-// With chunks the stages must be even but for a layer at either end, unless the core is given.
+// With chunks the stages must be even but for a layer at either end, unless the core is given or
+// there is no other schedule.
 std::vector<Timetable> Lattice::timetables(int pp) const {
   if (pp <= 1) return {Timetable{}};
   const int given = question_.given.chunks;
   const bool is_given = question_.schedules.size() == 1 && given > 0;
+  const bool is_only = question_.framework && question_.framework->schedules.size() == 1;
   const auto even = [&, layers = question_.shape->layers](int chunks) {
     return chunks <= layers / pp &&
-           (question_.given.core || pipeline::short_stages(layers, pp * chunks) <= 2);
+           (question_.given.core || is_only || pipeline::short_stages(layers, pp * chunks) <= 2);
   };
   std::vector<Timetable> found;
   for (const pipeline::CatalogRow* row :

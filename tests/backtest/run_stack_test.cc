@@ -99,23 +99,43 @@ TEST(RunStack, MegatronTuringHasDeepSpeedsPipeline) {
 
 // PyTorch hides tensor-parallel collectives when asked to; its attention is FlashAttention-2.
 TEST(RunStack, PlainTorchHasNoKernelsOfItsOwn) {
-  const auto stack = [](const char* source, const char* notes, const char* gpu) {
-    return stack_of(Described({{"source", source},
-                               {"notes", notes},
-                               {"gpu", gpu},
-                               {"schedule", "FSDP+TP"},
-                               {"year", "2025"}})
-                        .run(),
-                    3);
+  const auto stack = [](const char* source, const char* notes) {
+    return stack_of(
+        Described({{"source", source}, {"notes", notes}, {"schedule", "FSDP+TP"}, {"year", "2025"}})
+            .run(),
+        3);
   };
-  const cost::Stack plain = stack("pytorch-torchtitan", "vanilla TP", "H100-SXM-80GB");
+  const cost::Stack plain = stack("pytorch-torchtitan", "vanilla TP");
   EXPECT_FALSE(plain.overlap_tensor);
-  EXPECT_EQ(plain.attention_share, 0.6);
-  EXPECT_TRUE(stack("pytorch-torchtitan", "async TP", "H100-SXM-80GB").overlap_tensor);
-  EXPECT_EQ(stack("pytorch-torchtitan", "", "A100-SXM-80GB").attention_share, 1);
-  const cost::Stack vendors = stack("nvidia-megatron-bridge", "", "H100-SXM-80GB");
+  EXPECT_TRUE(plain.torch_attention);
+  EXPECT_TRUE(stack("pytorch-torchtitan", "async TP").overlap_tensor);
+  const cost::Stack vendors = stack("nvidia-megatron-bridge", "");
   EXPECT_TRUE(vendors.overlap_tensor);
-  EXPECT_EQ(vendors.attention_share, 1);
+  EXPECT_FALSE(vendors.torch_attention);
+}
+
+// Who is named is priced as plans for it are, but for what the row says besides.
+TEST(RunStack, NamedSoftwareHasARow) {
+  const auto row = [](const char* notes, int zero = 3) {
+    const Described described(
+        {{"notes", notes}, {"year", "2025"}, {"arch", "llama"}, {"flash_attention", "1"}});
+    return std::pair(stack_of(described.run(), zero), stack_class_of(described.run(), zero));
+  };
+  const auto sharded = StackClass::kSharded;
+  EXPECT_EQ(row("transformers Trainer", 0), std::pair(cost::transformers_stack(0), sharded));
+  EXPECT_EQ(row("LLaMA-Factory, full"), std::pair(cost::fsdp2_stack(3), sharded));
+  EXPECT_EQ(row("axolotl full fine-tune"), std::pair(cost::finetune_stack(3), sharded));
+  EXPECT_EQ(row("torchao float8"), std::pair(cost::fsdp2_stack(3), sharded));
+  EXPECT_EQ(row("axolotl, DeepSpeed ZeRO-3"),
+            std::pair(cost::deepspeed_stack(3), StackClass::kOther));
+  EXPECT_EQ(row("llm.c", 1), std::pair(cost::llmc_stack(1), StackClass::kTuned));
+  EXPECT_EQ(row("torchao float8, torch.compile").second, StackClass::kTuned);
+  EXPECT_NE(row("my own framework").first, cost::fsdp2_stack(3));
+  const cost::Stack liger = row("axolotl with Liger kernels").first;
+  EXPECT_TRUE(liger.fused_norms && liger.fused_passes);
+  EXPECT_EQ(liger.loss, cost::Loss::kFused);
+  EXPECT_EQ(row("accelerate, fp8 by TransformerEngine").first.cast_bytes, 0);
+  EXPECT_FALSE(row("axolotl, flash_attention_3").first.torch_attention);
 }
 
 TEST(RunStack, Nanotron) {
@@ -125,6 +145,7 @@ TEST(RunStack, Nanotron) {
   EXPECT_TRUE(whole.overlap_data);
   EXPECT_EQ(sharded.grad_bytes, 4);
   EXPECT_TRUE(sharded.keeps_gathered);
+  EXPECT_EQ(sharded.ddp_buckets, 2);
 }
 
 TEST(RunStack, HabitsFollowTheClass) {

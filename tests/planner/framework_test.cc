@@ -38,7 +38,15 @@ TEST(Framework, LacksWhatItsSourceLacks) {
       {"deepspeed", "llama3-70b", "dp64 zero3 m8", ""},
       {"deepspeed", "llama3-70b", "dp8x8 zero3 m8", "in groups"},
       {"deepspeed", "llama3-70b", "pp4 dp16 zero2 1f1b m16 order=tp,cp,dp,pp", "zero 2 under"},
-      {"deepspeed", "llama3-70b", "tp2 dp64 zero1 m8", "sequence parallelism"}};
+      {"deepspeed", "llama3-70b", "tp2 dp64 zero1 m8", "sequence parallelism"},
+      {"fsdp2", "llama3-70b", "dp64 zero3 m8", ""},
+      {"fsdp2", "llama3-70b", "tp2 dp64 zero3 m8", "tp 2"},
+      {"transformers", "llama3-70b", "pp2 dp64 zero0 1f1b m8 order=tp,cp,dp,pp", "pp 2"},
+      {"nanotron", "llama3-70b", "tp8 pp2 dp32 zero1 1f1b m16 order=tp,cp,dp,pp", ""},
+      {"nanotron", "mixtral-8x7b", "tp1 dp64 ep8 zero1 m8", "ep 8"},
+      {"llm.c", "gpt2-small", "dp64 zero2 m8", "zero 2"},
+      {"deepseek", "deepseek-v3", "pp16 dp32 ep32 zero1 dualpipe-v vpp2 m32", ""},
+      {"deepseek", "deepseek-v3", "pp16 dp32 ep32 zero1 zb-h1 m32", "zb-h1"}};
   for (const Lack& one : table) {
     Asked asked(one.model, "h100:512", 8192, 512);
     asked.question.framework = find_framework(one.framework);
@@ -94,6 +102,7 @@ TEST(Framework, NothingItRunsIsFaster) {
     no_point_is_faster(name, "llama3-8b", "h100:16");
     no_point_is_faster(name, "qwen3-30b-a3b", "h100:16");
   }
+  no_point_is_faster("nanotron", "llama3-8b", "h100:16");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct Device {
   bool is_8bit;
   double sum_bytes;    // of a weight gradient on its way out of the product
   double added_bytes;  // and where a pass of its own adds it up: read twice, written once
+  double cast_bytes;
 
   explicit Device(const PriceRequest& r)
       : peak(peak_of(r, r.precision == Precision::kFp32 ? Precision::kFp32 : Precision::kBf16)),
@@ -25,7 +26,8 @@ struct Device {
         rates(*r.rates),
         is_8bit(r.precision == Precision::kFp8 && peak8 > 0),
         sum_bytes(r.stack.fused_sums ? 2 * r.stack.grad_bytes : 2),
-        added_bytes(r.stack.fused_sums || r.microbatches() <= 1 ? 0 : 2 + 2 * r.stack.grad_bytes) {}
+        added_bytes(r.stack.fused_sums || r.microbatches() <= 1 ? 0 : 2 + 2 * r.stack.grad_bytes),
+        cast_bytes(r.stack.cast_bytes) {}
   double stream(double bytes) const { return bytes / (memory * rates[Term::kStream]); }
 };
 
@@ -75,9 +77,12 @@ void add_product(const Device& device, const Product& p, ComputeTime& time) {
   const double weights = waves(summed) +
                          bus * (width * (p.m * p.k + p.m * p.n) + device.sum_bytes * p.k * p.n) +
                          device.stream(device.added_bytes * p.k * p.n);
-  // Operands of 8-bit products are cast, and once more turned round for the backward pass.
-  const double cast = narrow ? device.stream(2 * p.m * p.k) : 0;
-  const double grad_cast = narrow ? device.stream(4 * p.m * p.n) : 0;
+  // Operands of 8-bit products are cast, and once more turned round for the backward pass. Without
+  // kernels that do so on the way: two operands of each of three products.
+  const double eager = device.cast_bytes, both = p.m * p.k + p.k * p.n;
+  const double cast = narrow ? device.stream(eager > 0 ? eager * both : 2 * p.m * p.k) : 0;
+  const double grad_cast =
+      narrow ? device.stream(eager > 0 ? eager * (2 * p.m * p.n + both) : 4 * p.m * p.n) : 0;
   time.forward += p.count * (waves(p) + operands + cast);
   time.backward += p.count * (waves(turned) + operands + weights + grad_cast);
 }
@@ -104,7 +109,12 @@ void add_fused_attention(const PriceRequest& r, const Device& device, ComputeTim
   const double flops =
       2 * (s.heads / r.tp) * (s.qk_dim + s.v_dim) * mean_keys(s, r.seq) * r.tokens();
   const double seen = static_cast<double>(r.seq) / (is_ring ? r.cp : 1);
-  const double rate = device.peak * r.stack.attention_share * attention_shape_factor(s.v_dim, seen);
+  // FlashAttention-2 reaches 35 % of an H100, FlashAttention-3 75 % at best, and trains 1.5 to 1.75
+  // times as fast (Shah et al. 2024, arXiv 2407.08608).
+  constexpr double kTorchOnHopper = 0.6;
+  const bool is_older = r.stack.torch_attention && device.rates.family == "hopper";
+  const double rate = device.peak * r.stack.attention_share * (is_older ? kTorchOnHopper : 1) *
+                      attention_shape_factor(s.v_dim, seen);
   time.forward += flops / (rate * device.rates[Term::kAttention]);
   time.backward += 2.5 * flops / (rate * device.rates[Term::kAttention]);
   if (is_ring) add_ring_merges(r, device, time);
@@ -131,17 +141,24 @@ void add_attention(const PriceRequest& r, const Device& device, ComputeTime& tim
     add_plain_attention(r, device, time);
 }
 
+// From latents to queries, keys and values.
+void add_latents(const PriceRequest& r, const Device& device, ComputeTime& time) {
+  const ModelShape& s = *r.shape;
+  const double tokens = r.tokens(), t = r.tp;
+  add_product(device, {tokens, s.q_rank > 0 ? s.q_rank : s.hidden, s.q() / t}, time);
+  add_product(device, {tokens, s.kv_rank, s.heads * (s.qk_dim - s.rope_dim + s.v_dim) / t}, time);
+}
+
 void add_projections(const PriceRequest& r, const Device& device, ComputeTime& time) {
   const ModelShape& s = *r.shape;
   const double tokens = r.tokens(), h = s.hidden, t = r.tp;
   if (s.kv_rank > 0) {
     const double own = r.sp ? tokens / t : tokens;
     if (s.q_rank > 0) add_product(device, {own, h, s.q_rank}, time);
-    add_product(device, {tokens, s.q_rank > 0 ? s.q_rank : h, s.q() / t}, time);
     add_product(device, {own, h, s.kv_rank + s.rope_dim}, time);
-    add_product(device, {tokens, s.kv_rank, s.heads * (s.qk_dim - s.rope_dim + s.v_dim) / t}, time);
+    add_latents(r, device, time);
   } else {
-    add_product(device, {tokens, h, (s.q() + 2 * r.keys()) / t}, time);
+    add_product(device, {tokens, h, r.qkv() / t}, time);
   }
   add_product(device, {tokens, s.values() / t, h}, time);
 }
@@ -201,7 +218,10 @@ double costly_seconds(const PriceRequest& r, bool expert_layer, const Device& de
   const double tokens = r.tokens(), h = s.hidden, t = r.tp;
   const double width = expert_layer ? s.shared_ffn : s.ffn;
   ComputeTime again;
-  if (r.drop.qkv) add_product(device, {tokens, h, (s.q() + 2 * r.keys()) / t}, again);
+  if (r.drop.qkv && s.kv_rank > 0)
+    add_latents(r, device, again);
+  else if (r.drop.qkv)
+    add_product(device, {tokens, h, r.qkv() / t}, again);
   if (r.drop.attn_out) add_attention(r, device, again);
   if (r.drop.middle && s.sums_into_residual())
     add_product(device, {tokens, s.values() / t, h}, again);
@@ -249,6 +269,14 @@ LossBytes loss_bytes(Loss loss) {
   return {4, 4};
 }
 
+// Weights to 16 bits, and gradients back.
+void add_autocast(const PriceRequest& r, const Device& device, const PartParams& params,
+                  ComputeTime& time) {
+  const RankParams own = on_rank(r, params);
+  const double seconds = device.stream(r.stack.autocast_bytes * (own.dense + own.expert));
+  time.forward += seconds, time.backward += seconds;
+}
+
 }  // namespace
 
 double peak_of(const PriceRequest& r, Precision precision) {
@@ -275,6 +303,10 @@ ComputeTime layer_compute(const PriceRequest& r, bool expert_layer) {
     add_experts(r, device, time);
   else
     add_mlp(r, device, r.shape->ffn, time);
+  add_autocast(
+      r, device,
+      expert_layer ? expert_layer_params(*r.shape, r.tp) : plain_layer_params(*r.shape, r.tp),
+      time);
   time.recompute = recompute_seconds(r, expert_layer, device, time, passes);
   return time;
 }
@@ -288,6 +320,7 @@ ComputeTime head_compute(const PriceRequest& r) {
   const LossBytes loss = loss_bytes(r.stack.loss);
   time.forward += device.stream(tokens * (columns * loss.forward + 6 * h));
   time.backward += device.stream(tokens * (columns * loss.backward + 10 * h));
+  add_autocast(r, device, head_params(*r.shape), time);
   return time;
 }
 

@@ -84,7 +84,17 @@ void add_expert(const PriceRequest& r, LayerTime& layer) {
   if (r.shape->routed_nodes > 0) distinct = std::min(distinct, r.shape->routed_nodes);
   if (r.ep > 1) layer.expert += 4 * exchange_seconds(r.fabric(), bytes, group, distinct / k);
   if (r.etp > 1) layer.expert += 4 * gather_seconds(r.fabric(), bytes * r.etp, {r.etp, 1});
+  if (r.stack.narrow_dispatch && r.precision == Precision::kFp8) layer.expert *= 0.75;
   if (layer.again) layer.expert *= 1.5;
+  if (!r.stack.overlap_expert) return;
+  // DeepSeek-V3 (arXiv 2412.19437), section 3.2: a forward pass and a backward pass of another
+  // microbatch hide each other's exchanges, which run on 20 of 132 processors. What fills and
+  // drains the pipeline has no partner, and is taken to have one.
+  constexpr double kOfProcessors = 20.0 / 132;
+  const ComputeTime& compute = layer.compute;
+  const double beside = compute.forward + compute.backward + compute.recompute;
+  layer.expert =
+      std::max(0.0, layer.expert - beside) + kOfProcessors * std::min(layer.expert, beside);
 }
 
 // A layer's passes never end before the host has launched them; backward passes launch about twice

@@ -75,7 +75,8 @@ ModelShape shape_of(const model::ModelConfig& c) {
   s.input_norms = c.norm_place == model::NormPlace::kAfter ? 0 : 2;
   s.plain_norms = c.norm == model::NormKind::kPlain;
   s.wide_qk_norm = c.qk_norm == model::QkNorm::kWide;
-  s.window = static_cast<double>(c.window);
+  // One of all positions is none, beyond them too.
+  if (c.window < c.max_positions) s.window = static_cast<double>(c.window);
   s.window_every = static_cast<double>(c.window_every);
   s.experts = static_cast<double>(c.moe.experts);
   s.top_k = static_cast<double>(c.moe.top_k);

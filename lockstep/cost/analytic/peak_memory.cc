@@ -11,6 +11,11 @@ namespace {
 // Of an activation.
 double element_bytes(const PriceRequest& r) { return r.precision == Precision::kFp32 ? 4 : 2; }
 
+// Of what a product reads again in the backward pass; of what an activation reads, too.
+double read_bytes_of(const PriceRequest& r) {
+  return r.stack.narrow_kept && r.precision == Precision::kFp8 ? 1 : element_bytes(r);
+}
+
 // Bytes per token of one layer in classes that layouts treat differently.
 struct KeptTensors {
   double path = 0;            // between tensor-parallel parts: inputs and outputs of norms
@@ -26,11 +31,12 @@ struct KeptTensors {
 // products are.
 KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   const ModelShape& s = *r.shape;
-  const double h = s.hidden, wide = element_bytes(r);
+  const double h = s.hidden, wide = element_bytes(r), read = read_bytes_of(r);
   KeptTensors kept;
   // What norms read, and what they make in front of products.
-  kept.path = wide * h * (2 + s.norms) + 4 * s.norms + (s.wide_qk_norm ? 8 : 0);
-  kept.normed = wide * h * s.input_norms;
+  kept.path = wide * h * (2 + s.norms) - (wide - read) * h * s.input_norms + 4 * s.norms +
+              (s.wide_qk_norm ? 8 : 0);
+  kept.normed = read * h * s.input_norms;
   if (r.stack.dropout) kept.path += 2 * h;
   if (!r.stack.fused_norms) kept.path += 6 * h * s.norms;  // f32 copies before and after scaling
   kept.inner = wide * (s.q() + 2 * r.keys() + s.values()) + (r.stack.flash ? 4 * s.heads : 0);
@@ -41,14 +47,15 @@ KeptTensors kept_tensors(const PriceRequest& r, bool expert_layer) {
   if (!r.stack.flash) kept.scores = (r.stack.dropout ? 2 * wide + 1 : wide) * s.heads * r.seq;
   const double width = expert_layer ? s.shared_ffn : s.ffn;
   const double firsts = expert_layer || s.mlp_matrices > 2 ? 2 : 1;
-  kept.inner += wide * firsts * width;
+  kept.inner += read * firsts * width;
   // An activation that is a kernel of its own keeps its output for the product after it.
   if (!r.stack.fused_passes && s.mlp_matrices > 2) kept.inner += wide * width;
-  kept.product = wide * width;
+  kept.product = read * width;
   if (expert_layer) {
     kept.path += 4 * s.experts;
-    kept.routed_product = s.top_k * wide * s.expert_ffn / r.etp * r.imbalance;
-    kept.routed = s.top_k * (wide * (2 * h + 3 * s.expert_ffn / r.etp) + 4) * r.imbalance;
+    kept.routed_product = s.top_k * read * s.expert_ffn / r.etp * r.imbalance;
+    const double outputs = r.stack.weighted_products ? 0 : wide * h;
+    kept.routed = s.top_k * (read * (h + 3 * s.expert_ffn / r.etp) + outputs + 4) * r.imbalance;
   }
   return kept;
 }
@@ -89,11 +96,11 @@ double cheap_bytes(const PriceRequest& r, const KeptTensors& kept, const model::
 double costly_bytes(const PriceRequest& r, const model::Drop& drop, bool expert_layer) {
   const ModelShape& s = *r.shape;
   const double firsts = expert_layer || s.mlp_matrices > 2 ? 2 : 1;
-  const double inner = (drop.qkv ? s.q() + 2 * r.keys() : 0) + (drop.attn_out ? s.values() : 0) +
-                       (drop.gate_up ? firsts * (expert_layer ? s.shared_ffn : s.ffn) : 0);
+  const double inner = (drop.qkv ? r.qkv() : 0) + (drop.attn_out ? s.values() : 0);
+  const double wide = drop.gate_up ? firsts * (expert_layer ? s.shared_ffn : s.ffn) : 0;
   const double statistics = drop.attn_out && r.stack.flash ? 4 * s.heads : 0;
   const double routed = drop.gate_up && expert_layer ? 2 * s.top_k * s.expert_ffn * r.imbalance : 0;
-  return (element_bytes(r) * (inner + routed) + statistics) / r.tp +
+  return (element_bytes(r) * inner + read_bytes_of(r) * (wide + routed) + statistics) / r.tp +
          (drop.middle ? element_bytes(r) * s.hidden / (r.sp ? r.tp : 1) : 0);
 }
 }  // namespace
@@ -140,6 +147,7 @@ void add_states(const PriceRequest& r, const StageSplit& split, int stage, Memor
   // reduced.
   const bool whole_grads = r.zero == 2 && r.microbatches() > 1 && !r.stack.reduce_each_microbatch;
   memory.grads = share(whole_grads ? 4 : 2, r.stack.grad_bytes);
+  if (r.dp > 1) memory.grads += r.stack.ddp_buckets * (own.dense + own.expert);
   memory.optimizer = share(1, r.stack.optimizer_bytes);
 }
 

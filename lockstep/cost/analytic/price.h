@@ -48,12 +48,13 @@ enum class RecomputeCount : std::uint8_t {
 
 // Traits of the software that runs the step; the defaults are today's.
 struct Stack {
-  bool flash = true;           // fused attention
-  double attention_share = 1;  // of the rate of attention kernels written for these devices
-  bool fused_norms = true;     // one kernel per norm
-  bool fused_passes = true;    // one kernel for a rotation, one for a gate with its product
-  bool fused_sums = true;      // weight gradients are added up inside their products
-  bool fused_softmax = true;   // of unfused attention: scale, mask and softmax in one kernel
+  bool flash = true;             // fused attention
+  double attention_share = 1;    // of the rate of attention kernels written for these devices
+  bool torch_attention = false;  // on Hopper kernels of the devices before: FlashAttention-2
+  bool fused_norms = true;       // one kernel per norm
+  bool fused_passes = true;      // one kernel for a rotation, one for a gate with its product
+  bool fused_sums = true;        // weight gradients are added up inside their products
+  bool fused_softmax = true;     // of unfused attention: scale, mask and softmax in one kernel
   bool dropout = false;
   bool overlap_data = true;    // gradient reduction under backward, parameter gather under forward
   bool overlap_tensor = true;  // tensor-parallel collectives under chunked products
@@ -72,9 +73,24 @@ struct Stack {
   // fitted.
   double jitter = 0.002;
   double host_factor = 1;  // of launch time: graphs and compilers 0.3, eager Python 1
+  // An element of an operand on its way to 8 bits, where no kernel before does it; 0: one does.
+  double cast_bytes = 0;
+  double autocast_bytes =
+      0;  // a parameter of each pass, where weights are f32 and products are not
+  // Exchanges between experts run beside another microbatch's passes, on some of the processors.
+  bool overlap_expert = false;
+  bool narrow_dispatch = false;  // tokens and gradients go to experts in 8 bits, and return in 16
+  bool narrow_kept = false;      // what products read backwards is kept in 8 bits
+  // The router's weights multiply what goes into an expert's last product, not what comes out: so
+  // nothing that comes out is kept.
+  bool weighted_products = false;
   double weight_bytes = 2, grad_bytes = 4, optimizer_bytes = 12;
   double reduce_bytes = 4;  // of a gradient on the wire
   double bucket_bytes = 0;  // of reductions and gathers, held all the time
+  // Bytes a parameter of buckets that are as large as all gradients: PyTorch's
+  // DistributedDataParallel, whose gradients are no views of them by default
+  // (gradient_as_bucket_view).
+  double ddp_buckets = 0;
   // Of what data ranks could send over the network, when nothing is hidden and buckets follow each
   // other. Of the software: stacks.h says how it was fitted.
   double network_share = 1;
@@ -117,6 +133,11 @@ struct PriceRequest {
 
   // Width of the keys of all tensor ranks: more of them than heads of keys hold one each.
   double keys() const { return std::max(shape->k(), tp * shape->qk_dim); }
+  // Queries, keys and values of a token.
+  double qkv() const {
+    const ModelShape& s = *shape;
+    return s.kv_rank > 0 ? s.q() + s.heads * s.qk_dim + s.values() : s.q() + 2 * keys();
+  }
   Fabric fabric() const { return {cluster, rates}; }
   double rate(cluster::Term term) const { return (*rates)[term]; }
   int devices() const { return tp * cp * pp * dp; }

@@ -34,8 +34,14 @@ void set_fsdp_states(Stack& stack);
 inline constexpr double kDeepSpeedBuckets = 3 * 5e8 * 2, kDeepSpeedOptimizer = 16;
 
 // Today's, with a ZeRO stage. Kernels do not depend on the stage.
-Stack megatron_stack(int zero);    // Megatron-Core with TransformerEngine and a fused loss
-Stack torchtitan_stack(int zero);  // compiled, with FSDP2
-Stack deepspeed_stack(int zero);   // an eager model of the user's under DeepSpeed's engine
+Stack megatron_stack(int zero);      // Megatron-Core with TransformerEngine and a fused loss
+Stack torchtitan_stack(int zero);    // compiled, with FSDP2
+Stack deepspeed_stack(int zero);     // an eager model of the user's under DeepSpeed's engine
+Stack fsdp2_stack(int zero);         // eager PyTorch
+Stack transformers_stack(int zero);  // Hugging Face's Trainer without sharding, f32 under autocast
+Stack finetune_stack(int zero);      // the same models with weights and moments in bf16
+Stack nanotron_stack(int zero);
+Stack llmc_stack(int zero);      // llm.c: C and CUDA, one kernel for what others launch several for
+Stack deepseek_stack(int zero);  // DeepSeek-V3's trainer, as its report describes it
 
 }  // namespace lockstep::cost

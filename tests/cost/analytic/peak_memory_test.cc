@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/cost/analytic/stacks.h"
 #include "lockstep/parts/unit_passes.h"
 #include "tests/cost/analytic/requests.h"
 #include "tests/support/activation_bytes.h"
@@ -284,6 +285,38 @@ TEST(PeakMemory, IsTheLargestOverStages) {
           most = std::max(most, stage_memory(r, stage).allocated());
         EXPECT_EQ(price_memory(r).allocated(), most) << model << pp << name;
       }
+}
+
+// PyTorch's DistributedDataParallel: as many bytes again as all gradients, where there are data
+// ranks.
+TEST(PeakMemory, BucketsAreAsLargeAsGradients) {
+  Rig rig("llama3-8b", "h100:8");
+  PriceRequest& r = rig.request;
+  r.zero = 0;
+  r.tp = 2;
+  for (const int dp : {1, 4}) {
+    r.dp = dp, r.global_batch = dp;
+    r.stack.ddp_buckets = 0;
+    const Memory without = price_memory(r);
+    r.stack.ddp_buckets = r.stack.grad_bytes;
+    EXPECT_DOUBLE_EQ(price_memory(r).grads, without.grads * (dp > 1 ? 2 : 1));
+  }
+}
+
+// DeepSeek-V3 on 2,048 H800 (arXiv 2412.19437, section 3) as it ran: it fits as its trainer keeps
+// things, and not as others do.
+TEST(PeakMemory, DeepSeeksOwnLayout) {
+  Rig rig("deepseek-v3", "h800:2048");
+  PriceRequest& r = rig.request;
+  r.seq = 4096;
+  r.global_batch = 15360;
+  r.pp = 16, r.dp = 128, r.ep = 64, r.chunks = 2;
+  r.schedule = &pipeline::row("dualpipe-v");
+  r.precision = Precision::kFp8;
+  r.drop = {.attn_normed = true, .mlp_normed = true, .product = true, .qkv = true};
+  EXPECT_FALSE(price(r).fits);
+  r.stack = deepseek_stack(1);
+  EXPECT_TRUE(price(r).fits);
 }
 
 }  // namespace
