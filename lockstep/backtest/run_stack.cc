@@ -54,7 +54,7 @@ bool is_aleph(const PublishedRun& run) { return says(run, "notes", "kernel: "); 
 
 // Kernels and collectives of PyTorch itself: neither the vendor's nor a trainer's own.
 bool is_plain_torch(const PublishedRun& run) {
-  if (is_torch_compiled(run) || is_nanotron(run) || is_torchtitan(run)) return true;
+  if (is_torch_compiled(run) || is_torchtitan(run)) return true;
   return run.text("schedule").starts_with("FSDP") && !is_vendors(run) && !is_deepspeed(run) &&
          !is_compiled(run);
 }
@@ -93,7 +93,6 @@ void set_kernels(const PublishedRun& run, int zero, cost::Stack& stack) {
   stack.attention_share = is_given || is_recent(run) ? 1 : 0.4;
   stack.torch_attention = !is_given && is_recent(run) && is_plain_torch(run);
   stack.whole_logits = is_aleph(run);
-  stack.keeps_gathered = is_nanotron(run);  // inferred from its memory figures
   stack.fused_softmax = !says(run, "notes", "kernel: torch");
   // GPT-3's successors train without dropout (PaLM, arXiv 2204.02311, section 5).
   stack.dropout = run.text("arch") == "gpt" && !stack.flash && year < 2024;
@@ -124,9 +123,6 @@ void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
   stack.overlap_pipe = year >= 2023 && !is_deepspeed(run);
   if (says(run, "notes", "no compute/comm overlap"))
     stack.overlap_data = stack.overlap_tensor = stack.overlap_regather = stack.overlap_pipe = false;
-  // nanotron scatters gradients after the last backward pass when it shards its optimizer
-  // (nanotron/optim/zero.py); without, buckets are reduced as they fill.
-  if (is_nanotron(run)) stack.overlap_data = zero == 0;
   if (says(run, "notes", "no gradient bucketing overlap")) stack.overlap_data = false;
 }
 
@@ -136,11 +132,7 @@ void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
   // Sixteen-bit gradients: DeepSpeed in fp16, Megatron-LM before its f32 main gradients of 2022,
   // and sharded optimizers in bf16, unless the source speaks of f32 gradients.
   if (run.text("precision") == "fp16" && (deepspeed || year_of(run) < 2022)) stack.grad_bytes = 2;
-  // nanotron adds them up in f32 (accumulate_grad_in_fp32) and frees what it added.
-  if (zero >= 1 && !says(run, "notes", "fp32 grad") && !is_nanotron(run)) stack.grad_bytes = 2;
-  // Its models are wrapped in PyTorch's DistributedDataParallel where there are data ranks, with
-  // gradients in bf16 (nanotron/trainer.py).
-  if (is_nanotron(run)) stack.ddp_buckets = cost::nanotron_stack(zero).ddp_buckets;
+  if (zero >= 1 && !says(run, "notes", "fp32 grad")) stack.grad_bytes = 2;
   // Its bf16 optimizer adds them up in f32 and keeps both.
   if (deepspeed && says(run, "notes", "fp32 grad")) stack.grad_bytes = 6;
   if (says(run, "schedule", "DeepSpeed")) stack.optimizer_bytes = cost::kDeepSpeedOptimizer;
@@ -165,7 +157,8 @@ struct Named {
 
 std::optional<Named> named_of(const PublishedRun& run, int zero) {
   if (names(run, {"llm.c"})) return Named{StackClass::kTuned, cost::llmc_stack};
-  if (is_torchtitan(run) || is_nanotron(run) || is_compiled(run)) return std::nullopt;
+  if (is_nanotron(run)) return Named{StackClass::kOther, cost::nanotron_stack};
+  if (is_torchtitan(run) || is_compiled(run)) return std::nullopt;
   const bool is_tuning = names(run, {"axolotl", "torchtune", "sfttrainer", "unsloth"});
   const bool is_trainer =
       names(run, {"transformers", "hf trainer", "accelerate", "llama-factory", "llamafactory"});

@@ -20,11 +20,9 @@ struct RunFeatures {
   std::string_view family = {};             // of the device
 };
 
-// Parts of a step's time, of which terms that fail alike are one; and of a reading of memory.
+// Parts of a step's time, of which terms that fail alike are one.
 inline constexpr std::array<const char*, kParts> kTimeParts = {
     "compute", "head", "tensor", "expert", "pipe", "data", "bubble", "optimizer", "spread"};
-inline constexpr std::array<const char*, kParts> kMemoryParts = {
-    "weights", "gradients", "optimizer", "activations", "logits", "transients", "reserve", "", ""};
 
 RunFeatures time_features(const cost::PriceRequest& request, const cost::StepTime& time);
 RunFeatures memory_features(const cost::PriceRequest& request, const cost::Price& price,

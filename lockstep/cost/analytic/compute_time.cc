@@ -262,6 +262,7 @@ LossBytes loss_bytes(Loss loss) {
     case Loss::kTorch:
       return {14, 14};
     case Loss::kVocabulary:
+    case Loss::kInPlace:
       return {38, 14};
     case Loss::kFused:
       break;

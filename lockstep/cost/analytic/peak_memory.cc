@@ -196,6 +196,7 @@ double score_gradients(const PriceRequest& r) {
 // tensors.
 double logit_bytes(const PriceRequest& r) {
   if (r.stack.loss == Loss::kFused) return 2 * element_bytes(r);
+  if (r.stack.loss == Loss::kInPlace) return 8;  // f32 logits, and their softmax
   // In f32 once more where ranks share the vocabulary: gathered, or by PyTorch's loss_parallel(),
   // which adds the softmax to the gradient out of place (bench/backtest/README.md).
   return 12 + element_bytes(r) + (r.stack.loss == Loss::kTorch && r.tp > 1 ? 4 : 0);

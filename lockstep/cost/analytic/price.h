@@ -37,6 +37,7 @@ enum class Loss : std::uint8_t {
   kFused,       // one kernel in place of the logits
   kTorch,       // a cast to f32 and PyTorch's log-softmax
   kVocabulary,  // Megatron's vocabulary-parallel loss: f32, a kernel for each elementwise step
+  kInPlace,     // the same steps, all but the first in place (nanotron)
 };
 
 // Of how many blocks a stage may keep the input alone.

@@ -101,14 +101,15 @@ Stack finetune_stack(int zero) {
 
 // nanotron 0.4: f32 gradients (optim/gradient_accumulator.py) of models in PyTorch's
 // DistributedDataParallel with bf16 buckets (trainer.py), scattered after the last backward pass
-// with ZeRO-1 (optim/zero.py); Triton's norm and flash-attn's rotation, an eager gate. That it
-// keeps inputs of linears whole is inferred from its memory figures.
+// with ZeRO-1 (optim/zero.py); Triton's norm and flash-attn's rotation, an eager gate; a loss of
+// f32 logits (models/llama.py, parallel/tensor_parallel/functional.py). That it keeps inputs of
+// linears whole is inferred from its memory figures.
 Stack nanotron_stack(int zero) {
   Stack stack;
   set_habits(kFittedHabits, StackClass::kOther, stack);
   stack.fused_passes = false;
   stack.torch_attention = true;
-  stack.loss = Loss::kVocabulary;
+  stack.loss = Loss::kInPlace;
   stack.keeps_gathered = true;
   stack.ddp_buckets = 2;
   stack.overlap_data = zero == 0;
