@@ -67,5 +67,15 @@ TEST(ModelShape, FlopsAsArchDoes) {
   }
 }
 
+// As of a mistral whose window is null.
+TEST(ModelShape, AWindowOfAllPositionsIsNone) {
+  model::ModelConfig config = model::find("llama3-8b")->config;
+  config.max_positions = 4096;
+  for (const int window : {4095, 4096}) {
+    config.window = window;
+    EXPECT_EQ(shape_of(config).window, window < 4096 ? window : 0);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::cost

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/cost/analytic/compute_time.h"
 #include "lockstep/cost/analytic/stacks.h"
 #include "lockstep/parts/unit_passes.h"
 #include "tests/cost/analytic/requests.h"
@@ -301,6 +302,21 @@ TEST(PeakMemory, BucketsAreAsLargeAsGradients) {
     r.stack.ddp_buckets = r.stack.grad_bytes;
     EXPECT_DOUBLE_EQ(price_memory(r).grads, without.grads * (dp > 1 ? 2 : 1));
   }
+}
+
+// Latent attention: 128 heads of 192, 192 and 128, which come back from latents by products that
+// are a tenth of a whole projection's.
+TEST(PeakMemory, LatentsAreKeptAndTheirProductsAreNot) {
+  Rig rig("deepseek-v3", "h800:2048");
+  PriceRequest& r = rig.request;
+  const model::Drop qkv = {.qkv = true};
+  EXPECT_DOUBLE_EQ(
+      kept_bytes_per_token(r, model::kKeepAll, false) - kept_bytes_per_token(r, qkv, false),
+      2 * 128 * (192 + 192 + 128));
+  r.drop = qkv;
+  const ComputeTime layer = layer_compute(r, false);
+  EXPECT_GT(layer.recompute, 0);
+  EXPECT_LT(layer.recompute, 0.2 * layer.forward);
 }
 
 // DeepSeek-V3 on 2,048 H800 (arXiv 2412.19437, section 3) as it ran: it fits as its trainer keeps
