@@ -16,6 +16,7 @@ namespace lockstep::cli {
 
 struct Engine {
   Result<ExitCode> (*train)(const Args& args, Output& output) = nullptr;
+  Result<ExitCode> (*generate)(const Args& args, Output& output) = nullptr;
   Result<ExitCode> (*verify)(const Args& args, Output& output) = nullptr;
   Result<ExitCode> (*calibrate)(const Args& args, Output& output) = nullptr;
   std::span<const comm::Backend> (*backends)() = nullptr;
@@ -25,6 +26,7 @@ struct Engine {
 
 // The functions of that table, each in torch/run.cc of its verb.
 Result<ExitCode> run_train(const Args& args, Output& output);
+Result<ExitCode> run_generate(const Args& args, Output& output);
 Result<ExitCode> run_verify(const Args& args, Output& output);
 Result<ExitCode> run_calibrate(const Args& args, Output& output);
 

@@ -12,6 +12,7 @@ namespace lockstep::cli {
 const std::vector<Verb>& catalog();
 
 Verb train_verb();                                       // train.cc
+Verb generate_verb();                                    // generate.cc
 Verb plan_verb();                                        // plan.cc
 Verb verify_verb();                                      // verify.cc
 Verb simulate_verb();                                    // simulate.cc

@@ -115,6 +115,11 @@ bool widens(DType from, DType to) {
          (to == DType::kF64 && (is_narrow || from == DType::kF32));
 }
 
+DType wider(DType a, DType b) {
+  if (a == b) return a;
+  return a == DType::kF64 || b == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
 bool can_round_to(DType to) { return to == DType::kF32 || to == DType::kBF16; }
 
 std::uint16_t f32_to_bf16(float value) {

@@ -189,12 +189,6 @@ Result<void> write_weights(const model::Model& model, ParamSource& params, files
   return {};
 }
 
-// A type that holds every value of both.
-DType wider(DType a, DType b) {
-  if (a == b) return a;
-  return a == DType::kF64 || b == DType::kF64 ? DType::kF64 : DType::kF32;
-}
-
 // A number above 0 that is all of the text.
 std::optional<double> positive(std::string_view text) {
   const auto value = number_in<double>(text);
@@ -254,8 +248,8 @@ Result<CheckpointSource> CheckpointSource::open(checkpoint::Checkpoint checkpoin
     if (!is_real)
       return refuse(join_parts("has weight of tensor `", tensor.name, "` as ",
                                files::to_text(tensor.type), ", which is no type of weights"));
-    type = type ? wider(*type, *own) : *own;
-    if (!untrained.contains(tensor.name)) trained = trained ? wider(*trained, *own) : *own;
+    type = type ? files::wider(*type, *own) : *own;
+    if (!untrained.contains(tensor.name)) trained = trained ? files::wider(*trained, *own) : *own;
   }
   if (!trained) return refuse("has no weights");
   return CheckpointSource(std::move(checkpoint), *std::move(model), *type, *trained);

@@ -53,6 +53,7 @@ struct UnitSizes {
   double aux_loss_coeff = 0;  // of a mixture's losses (parts/experts.cc); 0: none
   double z_loss_coeff = 0;
   Kernels kernels = Kernels::kCpu;
+  bool caches_keys = false;  // sequences grow, and nothing is trained: the one pass is kGenerate
 
   std::int64_t tokens() const { return batch * seq; }
   std::int64_t expert_ranks() const { return etp.value_or(tp); }

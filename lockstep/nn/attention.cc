@@ -3,6 +3,7 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -25,16 +26,23 @@ at::Tensor heads_first(const at::Tensor& rows, const at::Tensor& like) {
                          {seq * row, head_dim, row, 1}, 0);
 }
 
-}  // namespace
-
-Attended attention(const HeadTensors& of) {
+Attended flash(const HeadTensors& of, bool is_causal, std::optional<double> scale) {
   // CUDA's flash kernel takes 16-bit types only and wants the state of its random numbers back.
   LS_CHECK(of.q.is_cpu(), "attention is written for the CPU's kernel, not for device ",
            of.q.device());
   auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-      heads_first(of.q), heads_first(of.k), heads_first(of.v), 0.0, /*is_causal=*/true);
+      heads_first(of.q), heads_first(of.k), heads_first(of.v), 0.0, is_causal, {}, scale);
   const std::int64_t width = of.q.size(2) * of.q.size(3);
   return {heads_first(out).view({-1, width}), std::move(lse)};
+}
+
+}  // namespace
+
+Attended attention(const HeadTensors& of) { return flash(of, /*is_causal=*/true, std::nullopt); }
+
+Attended attention_of_one(const HeadTensors& of, double scale) {
+  LS_CHECK(of.q.size(1) == 1, of.q.size(1), " queries");
+  return flash(of, /*is_causal=*/false, scale);
 }
 
 HeadTensors attention_grad(const HeadTensors& of, const at::Tensor& out, const at::Tensor& lse,

@@ -18,6 +18,9 @@ struct Attended {
 };
 Attended attention(const HeadTensors& of);
 
+// Of a query that sees all keys, with products times `scale`; `of.q` has one token.
+Attended attention_of_one(const HeadTensors& of, double scale);
+
 // The gradients of all three from that of `out`; LibTorch's kernel, for f32 and wider.
 HeadTensors attention_grad(const HeadTensors& of, const at::Tensor& out, const at::Tensor& lse,
                            const at::Tensor& d_out);

@@ -141,7 +141,8 @@ void rotate(PassRun& r, void (Rope::*turn)(const at::Tensor&, std::int64_t) cons
       heads += next.size(2);
     }
     const std::int64_t tokens = first.size(0) * first.size(1), width = heads * first.size(3);
-    (r.unit.rope->*turn)(view_of(first, {tokens, width}, {first.stride(1), 1}, 0), heads);
+    const Rope here = r.unit.rope->rows(r.inputs.past, r.sizes.seq);
+    (here.*turn)(view_of(first, {tokens, width}, {first.stride(1), 1}, 0), heads);
   }
 }
 void rope(PassRun& r) { rotate(r, &Rope::rotate); }
@@ -180,15 +181,19 @@ void scored_attention_grad_kernel(PassRun& r) {
                         {r.out(0), r.out(1), r.out(2)});
 }
 
-// Keys and values of sequences that lie in rows [first_row, ...) of what joins both.
+// Keys and values of sequences of `seq` tokens that lie in rows [first_row, ...) of what joins both.
 HeadTensors heads_in(const at::Tensor& q, const at::Tensor& keys, std::int64_t heads,
-                     std::int64_t first_row) {
-  const std::int64_t seq = q.size(1), head_dim = q.size(3), row = keys.stride(0);
+                     std::int64_t first_row, std::int64_t seq) {
+  const std::int64_t head_dim = q.size(3), row = keys.stride(0);
   const auto half = [&](std::int64_t column) {
     return view_of(keys, {q.size(0), seq, heads, head_dim}, {seq * row, row, head_dim, 1},
                    first_row * row + column);
   };
   return {q, half(0), half(heads * head_dim)};
+}
+HeadTensors heads_in(const at::Tensor& q, const at::Tensor& keys, std::int64_t heads,
+                     std::int64_t first_row) {
+  return heads_in(q, keys, heads, first_row, q.size(1));
 }
 void join_keys(PassRun& r) {
   const at::Tensor k = r.in(0);
@@ -246,6 +251,19 @@ void more_attention_grad(PassRun& r) {
   differentiate_blocks(r, 1, d_q, r.make(1));
 }
 
+void cached_attention_kernel(PassRun& r) {
+  const at::Tensor q = r.in(0), k = r.in(1), &cache = r.inputs.cached_keys;
+  const std::int64_t heads = k.size(2), past = r.inputs.past, seq = q.size(1);
+  LS_CHECK(q.size(0) == 1 && past + seq <= cache.size(0), "a cache of ", cache.size(0),
+           " tokens for ", past, " and ", seq);
+  const HeadTensors own = heads_in(k, cache, heads, past);
+  own.k.copy_(k);
+  own.v.copy_(r.in(2));
+  Attended made = attention_over(heads_in(q, cache, heads, 0, past + seq), scores_of(r));
+  r.put(0, std::move(made.out));
+  r.put(1, std::move(made.lse));
+}
+
 void concat(PassRun& r) {
   if (r.has_memory(0)) return;  // the heads were written there
   const at::Tensor all = at::cat({r.in(0), r.in(1), r.in(2)}, 2);
@@ -274,8 +292,9 @@ void scale(PassRun& r) {
   x.mul_(at::full({}, std::sqrt(static_cast<double>(r.sizes[Dim::kH])), x.options()));
 }
 void positions(PassRun& r) {
-  add_positions(r.weight(r.sizes[Dim::kH]), r.turn(0), r.sizes.seq, r.unit.group,
-                r.unit.context.place());
+  const at::Tensor table = r.weight(r.sizes[Dim::kH]);
+  add_positions(table.narrow(0, r.inputs.past, table.size(0) - r.inputs.past), r.turn(0),
+                r.sizes.seq, r.unit.group, r.unit.context.place());
 }
 void positions_weight(PassRun& r) {
   const at::Tensor table = r.weight_grad(r.sizes[Dim::kH]);
@@ -414,6 +433,7 @@ constexpr std::array kRows = {
     Row{Kind::kBlockAttentionGrad, block_attention_grad, device::block_attention_grad},
     Row{Kind::kMoreAttentionGrad, more_attention_grad, device::more_attention_grad},
     Row{Kind::kSplitKeys, split_keys},
+    Row{Kind::kCachedAttention, cached_attention_kernel, nullptr},  // of one rank on a CPU
     Row{Kind::kDealHeads, deal_heads},
     Row{Kind::kAllToAll, all_to_all},
     Row{Kind::kWholeSequences, whole_sequences},

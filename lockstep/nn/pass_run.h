@@ -58,6 +58,10 @@ struct PassInputs {
   model::RowsMet* rows_met = nullptr;  // gets what other ranks sent, where ranks share experts
   // Called before and after every wait for a collective with the number of parts behind it.
   std::function<void(int part, bool waits)> place = {};
+  // Of sequences that grow, tokens that are behind these, and of a block their keys and values, as
+  // long rows as kJoinKeys makes; these tokens' are written behind them.
+  std::int64_t past = 0;
+  at::Tensor cached_keys = {};
   std::vector<SteadyPoint>* times = nullptr;  // gets the begin of the pass and the end of each part
 };
 

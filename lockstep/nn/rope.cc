@@ -87,6 +87,14 @@ Rope::Rope(const model::ModelConfig& config, std::int64_t seq, at::ScalarType ty
   sin_ = sine.to(device, wide).unsqueeze_(1);
 }
 
+Rope Rope::rows(std::int64_t first, std::int64_t count) const {
+  if (!cos_.defined() || cos_.size(0) == count) return *this;
+  Rope some = *this;
+  some.cos_ = cos_.narrow(0, first, count);
+  some.sin_ = sin_.narrow(0, first, count);
+  return some;
+}
+
 void Rope::rotate(const at::Tensor& x, std::int64_t heads) const { apply(x, heads, 1.0); }
 
 void Rope::rotate_back(const at::Tensor& x, std::int64_t heads) const { apply(x, heads, -1.0); }

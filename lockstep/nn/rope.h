@@ -25,6 +25,8 @@ class Rope {
   // head_dim side by side from column 0. On a CPU it needs half of the rotated part beside it for
   // a moment; where that is narrower than f32, one and a half of a few rows in f32. Rounds once.
   void rotate(const at::Tensor& x, std::int64_t heads) const;
+  // The same for positions of rows [first, first + count) alone; views of the tables.
+  Rope rows(std::int64_t first, std::int64_t count) const;
   // The inverse rotation, which is also its gradient.
   void rotate_back(const at::Tensor& x, std::int64_t heads) const;
 

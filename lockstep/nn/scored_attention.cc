@@ -103,6 +103,13 @@ at::Tensor turned(const at::Tensor& x) {
   return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, 0);
 }
 
+// Whether the keys at the queries' positions are in it.
+bool has_own_keys(const model::AttentionBlock& block) {
+  const auto& [queries, keys] = block;
+  return keys.position <= queries.position &&
+         queries.position + queries.count <= keys.position + keys.count;
+}
+
 // Adds a block's result to that of other keys; logarithms of sums of exponentials weigh both.
 template <class W>
 void merge(const W* block, W block_lse, W* sum, W& lse, std::int64_t n) {
@@ -132,7 +139,7 @@ class ScoredPass {
         scores_(scores),
         blocks_(blocks),
         is_first_(is_first),
-        tiles_(of.q.size(1), of.q.size(3), scores.window),
+        tiles_(of.k.size(1), of.q.size(3), scores.window),
         home_(at::empty({elements}, of.q.options().dtype(wide_type_of(of.q)))) {}
 
   void forward(const at::Tensor& out, const at::Tensor& lse) {
@@ -242,7 +249,7 @@ class ScoredPass {
     return rows_of(head_of(x, b, head), at.begin, at.queries);
   }
   W* lse_of(const at::Tensor& lse, std::int64_t b, std::int64_t head) const {
-    return lse.mutable_data_ptr<W>() + (b * of_.q.size(2) + head) * tiles_.seq;
+    return lse.mutable_data_ptr<W>() + (b * of_.q.size(2) + head) * of_.q.size(1);
   }
   // [queries, keys] of a tile, in which rows lie side by side.
   static at::Tensor products(const at::Tensor& tile, const at::Tensor& rows, const at::Tensor& keys,
@@ -268,7 +275,7 @@ class ScoredPass {
     const std::int64_t share = of_.q.size(2) / of_.k.size(2);
     for (std::int64_t head = kv_head * share; head < (kv_head + 1) * share; ++head)
       for (const model::AttentionBlock& block : blocks_) {
-        const bool is_first = is_first_ && block.queries == block.keys;
+        const bool is_first = is_first_ && has_own_keys(block);
         for (std::int64_t i = 0; i < block.queries.count; i += tiles_.queries)
           if (const Span at = span_of(block, i); at.keys > 0) fn(head, at, is_first);
       }
@@ -319,7 +326,7 @@ void for_type(const HeadTensors& of, const Scores& scores, const Blocks& blocks,
 }
 
 model::ScoreTiles tiles_of(const HeadTensors& of, const Scores& scores) {
-  return {of.q.size(1), of.q.size(3), scores.window};
+  return {of.k.size(1), of.q.size(3), scores.window};
 }
 // Queries and keys of a rank that has whole sequences.
 Blocks whole(const HeadTensors& of) {
@@ -340,6 +347,27 @@ void scored_attention(const HeadTensors& of, const Scores& scores, const at::Ten
   const std::int64_t elements = tiles_of(of, scores).elements(/*backward=*/false, is_narrow(of.q));
   for_type(of, scores, whole(of), /*is_first=*/true, elements,
            [&](auto pass) { pass.forward(by_head(out, of.q), lse); });
+}
+
+Attended attention_over(const HeadTensors& of, const Scores& scores) {
+  const std::int64_t seq = of.q.size(1), all = of.k.size(1), past = all - seq;
+  const bool sees_all = scores.window == 0 || scores.window >= all;
+  if (seq == 1 && scores.cap == 0) {
+    const model::KeyRange seen = model::keys_seen(past, scores.window);
+    const auto those = [&](const at::Tensor& x) { return x.narrow(1, seen.begin, seen.size()); };
+    return attention_of_one({of.q, those(of.k), those(of.v)}, scores.scale);
+  }
+  const double usual = 1.0 / std::sqrt(static_cast<double>(of.q.size(3)));
+  if (past == 0 && sees_all && scores.cap == 0 && scores.scale == usual) return attention(of);
+  const auto wide = of.q.options().dtype(wide_type_of(of.q));
+  const std::int64_t heads = of.q.size(2);
+  Attended made = {at::empty({seq, heads * of.q.size(3)}, of.q.options()),
+                   at::empty({1, heads, seq}, wide)};
+  const Blocks blocks = {{{0, past, seq}, {0, 0, all}}};
+  const std::int64_t elements = tiles_of(of, scores).elements(/*backward=*/false, is_narrow(of.q));
+  for_type(of, scores, blocks, /*is_first=*/true, elements,
+           [&](auto pass) { pass.forward(by_head(made.out, of.q), made.lse); });
+  return made;
 }
 
 void scored_attention_grad(const HeadTensors& of, const Scores& scores, const at::Tensor& out,

@@ -28,6 +28,10 @@ void scored_attention(const HeadTensors& of, const Scores& scores, const at::Ten
 void scored_attention_grad(const HeadTensors& of, const Scores& scores, const at::Tensor& out,
                            const at::Tensor& lse, const at::Tensor& d_out, const HeadTensors& into);
 
+// Of the last tokens of one sequence: keys belong to all of it, queries to the last `of.q.size(1)`
+// of them.
+Attended attention_over(const HeadTensors& of, const Scores& scores);
+
 // The same over the keys of one rank of a context group, to which `of.k` and `of.v` belong. What
 // adds up over ranks is as wide as `lse`: `out`, and the gradient of queries. `is_first`: nothing
 // has been added yet, and the keys are those of the queries' rank.

@@ -86,9 +86,10 @@ VocabShard vocab_shard(const model::Unit& unit, const TensorGroup& group) {
   return {};
 }
 
-// The lists must differentiate every parameter that the unit has, and no other.
+// Where there are derivatives, lists must find that of every parameter of the unit, and no other.
 void check_covers(const UnitContext& context, const parts::UnitPasses& passes,
                   const UnitPlace& place) {
+  if (!passes.has(parts::UnitPass::kBackward)) return;
   std::int64_t has = 0, meets = 0;
   for (const model::FlatParam& param : place.own.params) has += param.numel;
   if (place.experts != nullptr)

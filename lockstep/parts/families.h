@@ -21,4 +21,7 @@ ValueId mixture(ValueId x, const model::ModelConfig& config, const Sizes& sizes,
 // these.
 Written head_list(const model::ModelConfig& config, const Sizes& sizes, bool grad, Values values);
 
+// The head's logits of every row, for who draws tokens from them.
+Written logits_list(const model::ModelConfig& config, const Sizes& sizes);
+
 }  // namespace lockstep::parts

@@ -13,13 +13,10 @@ class HeadWriter {
   }
 
   Written run() {
-    list_.input = list_.values.add("input", {Dim::kP, Dim::kH});
-    const Builder::Normed normed = b_.norm(list_.input, "norm", "normed", "input");
-    rows_ = b_.gather_rows(normed.y);
+    const Builder::Normed normed = norm();
     if (grad_) d_rows_ = b_.part(Kind::kReserve, {}, "d_normed", {Dim::kT, Dim::kH});
     const std::size_t begin = list_.parts.size();
-    const ValueId logits =
-        capped(b_.part(Kind::kLogits, {rows_}, "logits", {Dim::kC, Dim::kV}, Elem::kWide, "head"));
+    const ValueId logits = this->logits();
     const ValueId d_logits = sizes_.tp > 1 ? shared_entropy(logits) : entropy(logits);
     if (grad_) {
       d_rows_ = b_.part(Kind::kLogitsGrad, {d_rows_, d_logits}, "d_normed", {Dim::kT, Dim::kH},
@@ -31,7 +28,23 @@ class HeadWriter {
     return std::move(list_);
   }
 
+  Written without_loss() {
+    norm();
+    list_.output = logits();
+    return std::move(list_);
+  }
+
  private:
+  Builder::Normed norm() {
+    list_.input = list_.values.add("input", {Dim::kP, Dim::kH});
+    const Builder::Normed normed = b_.norm(list_.input, "norm", "normed", "input");
+    rows_ = b_.gather_rows(normed.y);
+    return normed;
+  }
+  ValueId logits() {
+    return capped(
+        b_.part(Kind::kLogits, {rows_}, "logits", {Dim::kC, Dim::kV}, Elem::kWide, "head"));
+  }
   ValueId capped(ValueId logits) {
     if (!is_capped_) return logits;
     std::vector<ValueId> out = {list_.values.like(logits, "logits")};
@@ -102,6 +115,10 @@ class HeadWriter {
 
 Written head_list(const model::ModelConfig& config, const Sizes& sizes, bool grad, Values values) {
   return HeadWriter(config, sizes, grad, std::move(values)).run();
+}
+
+Written logits_list(const model::ModelConfig& config, const Sizes& sizes) {
+  return HeadWriter(config, sizes, /*grad=*/false, {}).without_loss();
 }
 
 }  // namespace lockstep::parts

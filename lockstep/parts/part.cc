@@ -92,6 +92,7 @@ constexpr std::array kRows = {
     KindRow{"block_attention_grad"},
     KindRow{"more_attention_grad", InPlace::kAlways},
     KindRow{"split_keys"},
+    KindRow{"cached_attention"},
     KindRow{.name = "deal_heads", .moves = true},
     KindRow{.name = "all_to_all", .collective = true, .moves = true},
     KindRow{.name = "whole_sequences", .moves = true},

@@ -99,6 +99,8 @@ enum class Kind : std::uint8_t {
   kBlockAttentionGrad,  // d, q, keys, out, lse -> dq, dkeys
   kMoreAttentionGrad,   // dq, d, q, keys, out, lse -> dq with these keys', dkeys
   kSplitKeys,           // dkeys -> dk, dv
+  // Attention of tokens that continue sequences, whose keys are in a cache.
+  kCachedAttention,  // q, k, v: keys go behind those of earlier tokens -> out, lse over all of them
   // Heads exchanged for positions (ulysses.cc). Whole: all tokens of sequences, in the order of
   // their positions, of this rank's share of the heads. Pieces: for or from each context rank.
   kDealHeads,       // any number of T rows -> pieces for the ranks that have the heads

@@ -72,8 +72,13 @@ UnitPasses::UnitPasses(const model::ModelConfig& config, const model::Unit& unit
     : sizes_(config, sizes) {
   LS_CHECK(model::check_unit_bytes(config).ok(), "no lists for ", config.name);
   const std::int64_t window = unit.attention ? unit.attention->window : 0;
-  sizes_.window = window < sizes.seq * sizes.cp ? window : 0;
-  if (unit.kind == model::UnitKind::kEmbed)
+  sizes_.window = window < sizes.seq * sizes.cp || sizes.caches_keys ? window : 0;
+  if (sizes.caches_keys)
+    write_generation(unit.kind == model::UnitKind::kEmbed ? embed_list(config)
+                     : unit.kind == model::UnitKind::kBlock
+                         ? block_list(config, sizes_, unit.has_experts())
+                         : logits_list(config, sizes_));
+  else if (unit.kind == model::UnitKind::kEmbed)
     derive(embed_list(config), {}, /*is_block=*/false);
   else if (unit.kind == model::UnitKind::kBlock)
     derive(block_list(config, sizes_, unit.has_experts()), sizes.drop, /*is_block=*/true);
@@ -165,6 +170,20 @@ void UnitPasses::write_head(const model::ModelConfig& config) {
     if (grad) add(UnitPass::kForward, std::move(taken));
   }
   stash_ = {{"input", sizes_[Dim::kP] * sizes_[Dim::kH] * sizes_.width}};
+}
+
+void UnitPasses::write_generation(Written forward) {
+  LS_CHECK(sizes_.tp == 1 && sizes_.cp == 1 && sizes_.ep == 1, "keys are cached by one rank");
+  for (Part& part : forward.parts)
+    if (part.kind == Kind::kAttention || part.kind == Kind::kScoredAttention)
+      part.kind = Kind::kCachedAttention;
+  lower(forward, nullptr, sizes_);
+  values_ = std::move(forward.values);
+  Pass pass = place(values_, sizes_, makers_of({forward.output}, forward.parts),
+                    with({}, forward.input), {forward.output});
+  pass.given = forward.input;
+  pass.result = forward.output;
+  add(UnitPass::kGenerate, std::move(pass));
 }
 
 void UnitPasses::add(UnitPass pass, Pass made) {

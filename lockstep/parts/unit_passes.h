@@ -38,10 +38,13 @@ enum class UnitPass : std::uint8_t {
   // The same where gradients are the first of their period: all of W behind I, because their buffer
   // is taken where W begins (not of the head).
   kFirstBackward,
+  // Forward over tokens that continue sequences, keeps nothing; the head computes logits. Of units
+  // whose sizes say that keys are cached, the only one.
+  kGenerate,
 };
-inline constexpr EnumNames<UnitPass, 8> kUnitPasses = {{"forward", "checkpoint", "evaluate",
-                                                        "recompute", "input_grad", "weight_grad",
-                                                        "backward", "first_backward"}};
+inline constexpr EnumNames<UnitPass, 9> kUnitPasses = {
+    {"forward", "checkpoint", "evaluate", "recompute", "input_grad", "weight_grad", "backward",
+     "first_backward", "generate"}};
 
 struct MemoryEvent {
   std::string name;
@@ -128,13 +131,14 @@ class UnitPasses {
   void derive(Written forward, const model::Drop& drop, bool is_block);
   void hold();  // writes stash_ and work_
   void write_head(const model::ModelConfig& config);
+  void write_generation(Written forward);
   void add(UnitPass pass, Pass made);
   const Made& made(UnitPass pass) const;
   std::vector<Held> held(const Pass& maker, const std::vector<ValueId>& ids) const;
 
   Sizes sizes_;
   Values values_;
-  std::array<std::optional<Made>, 8> passes_;
+  std::array<std::optional<Made>, 9> passes_;
   std::vector<ValueId> stash_ids_, work_ids_;
   std::vector<Held> stash_, work_;
 };

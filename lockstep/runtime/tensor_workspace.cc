@@ -393,6 +393,7 @@ Keeping keeping_of(UnitPass pass) {
     case UnitPass::kCheckpoint:
       return {{}, ValueKind::kCheckpoint};
     case UnitPass::kEvaluate:
+    case UnitPass::kGenerate:
       return {};
     case UnitPass::kRecompute:
       return {ValueKind::kCheckpoint, ValueKind::kStash};

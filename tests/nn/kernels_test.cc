@@ -239,6 +239,26 @@ std::set<parts::Kind> run_experts(const Shape& shape, int ep, at::ScalarType typ
   return seen;
 }
 
+// A block whose tokens continue a sequence. What attention takes depends on the keys behind it, and
+// is in no row.
+std::set<parts::Kind> run_cached(Shape shape, at::ScalarType type) {
+  shape.batch = 1;
+  const Tiny tiny(shape);
+  const Rope rope(tiny.config(), 2 * shape.seq, type, at::kCPU);
+  const std::int64_t columns = 2 * tiny.config().kv_heads * tiny.config().head_dim;
+  const PassInputs inputs = {.params = random_params(tiny, kBlock, type),
+                             .past = shape.seq,
+                             .cached_keys = random("keys", {2 * shape.seq, columns}, type)};
+  const UnitRunner runner(
+      tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock),
+      {.seq = shape.seq, .dtype = tensor::dtype_of(type), .caches_keys = true}, &rope);
+  Watched watched(runner, inputs, /*exact=*/false);
+  Kept none;
+  watched.run(UnitPass::kGenerate, random("rows", {shape.tokens(), shape.hidden}, type), none);
+  EXPECT_TRUE(none.empty());
+  return watched.seen;
+}
+
 TEST(Kernels, TakeWhatTheirRowsSayAndChangeOnlyTheirOutputs) {
   const Shape shape = {.batch = 2, .seq = 12, .hidden = 32, .heads = 4, .kv_heads = 2, .vocab = 24};
   std::set<parts::Kind> seen;
@@ -257,6 +277,10 @@ TEST(Kernels, TakeWhatTheirRowsSayAndChangeOnlyTheirOutputs) {
       seen.merge(run_context(shape, deals ? 2 : 3, context, type));
       if (deals) seen.merge(run_context(shape.as(Kin::kGemma2), 2, context, type));
     }
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    Shape cached = shape;
+    seen.merge(run_cached(cached.as(Kin::kGemma2), type));
+  }
   Shape shared = shape.as(Kin::kMixtral);
   shared.experts = 6;
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16})
