@@ -9,32 +9,37 @@ Verb generate_verb() {
       .name = "generate",
       .summary = "Let a model go on from a text",
       .description =
-          "The model is the newest checkpoint of a run, one checkpoint, or a Hugging Face directory "
+          "The model is the newest checkpoint of a run, one checkpoint, or a Hugging Face "
+          "directory "
           "of any family that trains. Models of bytes (`lockstep data from-text`) take text as it "
           "is; others need the tokenizer.json that they were trained with, which is read by "
           "Python's `tokenizers`. A text ends after --max-tokens, at a --stop, at the token that "
-          "ends a text, or by Ctrl-C. Tokens are drawn from softmax of logits / temperature, of the "
+          "ends a text, or by Ctrl-C. Tokens are drawn from softmax of logits / temperature, of "
+          "the "
           "--top-k likeliest, of these the fewest that have a share of --top-p; with the same seed "
           "the same ones.",
-      .examples = {{"lockstep generate out --prompt 'Once upon a time'",
-                    "the newest checkpoint of the run in out/"},
-                   {"lockstep generate out --prompt '' --temperature 0 --max-tokens 50",
-                    "always the likeliest token, from the beginning of a text"},
-                   {"lockstep generate Llama-3.2-1B --prompt 'To be' --top-k 40 --top-p 0.9 --stop .",
-                    "a Hugging Face directory, to the end of the sentence"},
-                   {"lockstep generate out --prompt-file prompts.jsonl --json",
-                    "many prompts, for programs"}},
+      .examples =
+          {{"lockstep generate out --prompt 'Once upon a time'",
+            "the newest checkpoint of the run in out/"},
+           {"lockstep generate out --prompt '' --temperature 0 --max-tokens 50",
+            "always the likeliest token, from the beginning of a text"},
+           {"lockstep generate Llama-3.2-1B --prompt 'To be' --top-k 40 --top-p 0.9 --stop .",
+            "a Hugging Face directory, to the end of the sentence"},
+           {"lockstep generate out --prompt-file prompts.jsonl --json",
+            "many prompts, for programs"}},
       .options = grouped(
           {{"Prompt",
             {text("prompt", "TEXT", "Text to go on from; an empty one begins a text"),
              text("prompt-file", "FILE",
                   "A prompt on each line; of a .jsonl file each line is a JSON text, which may "
                   "have line ends, or an object with one called \"prompt\""),
-             text("prompt-ids", "IDS", "Ids of tokens with commas between them; prints ids, and "
-                                       "needs no tokenizer"),
-             text("tokenizer", "PATH",
-                  "A tokenizer.json, a directory that has one, or `bytes` [default: that of a "
-                  "Hugging Face directory; bytes where the vocabulary is 257]")}},
+             text("prompt-ids", "IDS",
+                  "Ids of tokens with commas between them; prints ids, and "
+                  "needs no tokenizer"),
+             text(
+                 "tokenizer", "PATH",
+                 "A tokenizer.json, a directory that has one, or `bytes`; a Hugging Face directory "
+                 "has its own, and a vocabulary of 257 is bytes")}},
            {"Sampling",
             {real("temperature", "T", "What logits are divided by; 0: the likeliest token")
                  .initially("0.8")
@@ -51,7 +56,8 @@ Verb generate_verb() {
              text("stop", "TEXT", "End the answer before this text").repeats(),
              choice("dtype", "TYPE", {"f32", "bf16"},
                     "What to compute in [default: as weights are stored]")}}}),
-      .positionals = {{.name = "MODEL", .help = "Run folder, checkpoint or Hugging Face directory"}},
+      .positionals = {{.name = "MODEL",
+                       .help = "Run folder, checkpoint or Hugging Face directory"}},
       .engine = &Engine::generate};
 }
 

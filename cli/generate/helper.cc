@@ -35,8 +35,7 @@ int spawn(int socket, const std::string& file, pid_t& pid) {
                                       std::filesystem::read_symlink("/proc/self/exe").string()};
   std::array<char*, 6> argv = {};
   for (std::size_t i = 0; i < words.size(); ++i) argv[i] = words[i].data();
-  const int failed =
-      ::posix_spawnp(&pid, "python3", &actions, &attributes, argv.data(), environ);
+  const int failed = ::posix_spawnp(&pid, "python3", &actions, &attributes, argv.data(), environ);
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   return failed;
@@ -55,15 +54,19 @@ Result<Helper> Helper::start(const std::string& file) {
   if (failed != 0) {
     made.pid_ = -1;
     return Error{Code::kUnsuitableEnvironment,
-                 join_parts("`", file, "` is read by Python's `tokenizers`, and python3 cannot be "
-                            "started: ", std::strerror(failed)),
+                 join_parts("`", file,
+                            "` is read by Python's `tokenizers`, and python3 cannot be "
+                            "started: ",
+                            std::strerror(failed)),
                  "install python3, or give ids with --prompt-ids"};
   }
   const Json ready = LS_TRY(made.answer());
   if (const Json* const missing = ready.find("missing"))
     return Error{Code::kUnsuitableEnvironment,
-                 join_parts("`", file, "` is read by Python's `tokenizers`, which python3 does not "
-                            "have: ", missing->as_text()),
+                 join_parts("`", file,
+                            "` is read by Python's `tokenizers`, which python3 does not "
+                            "have: ",
+                            missing->as_text()),
                  "`pip install tokenizers` or tools/setup installs it; --prompt-ids needs none"};
   return made;
 }
@@ -88,8 +91,8 @@ Result<Json> Helper::answer() {
   const std::string text = LS_TRY(line());
   Json json = LS_TRY(Json::parse(text));
   if (const Json* const error = json.find("error"))
-    return Error{Code::kUnsuitableEnvironment,
-                 "Python's `tokenizers` refuses: " + error->as_text(), ""};
+    return Error{Code::kUnsuitableEnvironment, "Python's `tokenizers` refuses: " + error->as_text(),
+                 ""};
   return json;
 }
 

@@ -25,29 +25,32 @@ Result<void> check_options(const Args& args) {
   for (const char* option : {"prompt", "prompt-file", "prompt-ids"})
     if (args.has(option)) given.push_back(join_parts("--", option));
   if (given.empty())
-    return contradiction("there is no prompt",
-                    "--prompt TEXT, --prompt-file FILE or --prompt-ids IDS says what to go on from; "
-                    "--prompt '' begins a text");
+    return contradiction(
+        "there is no prompt",
+        "--prompt TEXT, --prompt-file FILE or --prompt-ids IDS says what to go on from; "
+        "--prompt '' begins a text");
   if (given.size() > 1)
     return contradiction(join_parts(given[0], " and ", given[1], " both say what to go on from"),
-                    "keep one of them");
+                         "keep one of them");
   if (args.real("temperature") == 0.0)
     for (const char* option : {"top-k", "top-p", "seed"})
       if (args.has(option))
-        return contradiction(join_parts("--temperature 0 takes the likeliest token, which --", option,
-                                   " ", args.text(option), " has no say in"),
-                        "leave one of them out");
+        return contradiction(join_parts("--temperature 0 takes the likeliest token, which --",
+                                        option, " ", args.text(option), " has no say in"),
+                             "leave one of them out");
   if (args.has("top-p") && args.real("top-p") == 0.0)
     return Error{Code::kOutOfRange, "--top-p is 0, and no tokens have no probability",
                  "above 0, up to 1; --temperature 0 takes the likeliest token alone"};
   if (args.has("prompt-ids"))
     for (const char* option : {"stop", "tokenizer"})
       if (args.has(option))
-        return contradiction(join_parts("--", option, " is about text, but --prompt-ids goes from ids "
-                                   "to ids"),
-                        "leave one of them out");
+        return contradiction(join_parts("--", option,
+                                        " is about text, but --prompt-ids goes from ids "
+                                        "to ids"),
+                             "leave one of them out");
   for (const std::string& stop : args.texts("stop"))
-    if (stop.empty()) return contradiction("--stop has no text", "name one that is to end the answer");
+    if (stop.empty())
+      return contradiction("--stop has no text", "name one that is to end the answer");
   return {};
 }
 
@@ -133,19 +136,19 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const Args& args, const Weight
     const std::string name = args.text("tokenizer");
     if (name == "bytes" && vocab < data::kByteVocab)
       return contradiction(join_parts("--tokenizer bytes has ", data::kByteVocab,
-                                 " ids, and the model's vocabulary ", vocab),
-                      "it was trained on other tokens");
+                                      " ids, and the model's vocabulary ", vocab),
+                           "it was trained on other tokens");
     if (name == "bytes") return byte_tokenizer();
     return hf_tokenizer(std::filesystem::is_directory(name) ? name + kTokenizerFile : name);
   }
   if (weights.directory && hf::is_file(weights.path + kTokenizerFile))
     return hf_tokenizer(weights.path + kTokenizerFile);
   if (vocab == data::kByteVocab) return byte_tokenizer();
-  return Error{Code::kMissingKey,
-               join_parts("`", weights.path, "` does not say which tokenizer its ", vocab,
-                          " ids are of"),
-               "--tokenizer takes a tokenizer.json, or a directory with one; --prompt-ids goes "
-               "from ids to ids"};
+  return Error{
+      Code::kMissingKey,
+      join_parts("`", weights.path, "` does not say which tokenizer its ", vocab, " ids are of"),
+      "--tokenizer takes a tokenizer.json, or a directory with one; --prompt-ids goes "
+      "from ids to ids"};
 }
 
 Result<void> encode(std::vector<Prompt>& prompts, Tokenizer& tokenizer) {

@@ -27,10 +27,10 @@ class Tokenizer {
   virtual Result<std::string> next(std::int64_t token) = 0;
   virtual Result<std::string> finish() = 0;
 
-  std::string name;                     // "bytes", or a file
-  std::vector<std::int64_t> ends;       // tokens that end a text
-  std::optional<std::int64_t> empty;    // what an empty prompt stands for
-  std::int64_t num_ids = 0;             // ids beyond are no text; 0: that is not told
+  std::string name;                   // "bytes", or a file
+  std::vector<std::int64_t> ends;     // tokens that end a text
+  std::optional<std::int64_t> empty;  // what an empty prompt stands for
+  std::int64_t num_ids = 0;           // ids beyond are no text; 0: that is not told
 };
 
 // Those of `lockstep data from-text`; an end of a document begins a text.

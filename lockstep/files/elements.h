@@ -49,7 +49,7 @@ ElementType element_type(DType dtype);
 std::optional<DType> dtype_of(ElementType type);  // nothing for types that Lockstep does not use
 
 bool widens(DType from, DType to);  // `to` holds all values of `from`; also to itself
-DType wider(DType a, DType b);           // holds all values of both, each f64, f32, bf16 or f16
+DType wider(DType a, DType b);      // holds all values of both, each f64, f32, bf16 or f16
 bool can_round_to(DType to);        // bf16 and f32
 
 std::uint16_t f32_to_bf16(float value);

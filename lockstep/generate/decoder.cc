@@ -63,11 +63,9 @@ Result<void> Decoder::read(hf::ParamSource& params) {
 
 Result<at::Tensor> Decoder::read_segment(hf::ParamSource& params, int segment, at::Tensor into) {
   const model::FlatLayout& layout = layouts_[model_.layout_of(segment)];
-  if (!into.defined())
-    into = at::zeros({layout.padded(1)}, tensor::scalar_type_of(dtype_));
-  for (const checkpoint::UnitSlice& part :
-       checkpoint::unit_slices(model_, segment, layout, {}, {0, layout.size},
-                               checkpoint::Role::kWeight))
+  if (!into.defined()) into = at::zeros({layout.padded(1)}, tensor::scalar_type_of(dtype_));
+  for (const checkpoint::UnitSlice& part : checkpoint::unit_slices(
+           model_, segment, layout, {}, {0, layout.size}, checkpoint::Role::kWeight))
     if (!part.is_copy)
       LS_TRY(read_into(params, part.slice, into.narrow(0, part.at, part.slice.size())));
   return into;
@@ -102,8 +100,8 @@ std::span<const float> Decoder::extend(std::span<const std::int64_t> tokens) {
   LS_CHECK(!tokens.empty(), "no tokens");
   at::Tensor x;
   for (; !tokens.empty();) {
-    const auto chunk = tokens.first(
-        std::min(tokens.size(), static_cast<std::size_t>(kPromptChunk)));
+    const auto chunk =
+        tokens.first(std::min(tokens.size(), static_cast<std::size_t>(kPromptChunk)));
     tokens = tokens.subspan(chunk.size());
     const std::int64_t count = std::ssize(chunk);
     const at::Tensor ids = at::empty({1, count}, at::kLong);
@@ -138,9 +136,8 @@ const nn::UnitRunner& Decoder::runner(int unit, std::int64_t tokens) {
   });
   const model::Unit& of = model_.unit(unit);
   const auto layout = [&](int segment) { return &layouts_[model_.layout_of(segment)]; };
-  const nn::UnitPlace place(*layout(unit), of.has_experts()
-                                               ? layout(experts_of(unit, model_.num_units()))
-                                               : nullptr);
+  const nn::UnitPlace place(
+      *layout(unit), of.has_experts() ? layout(experts_of(unit, model_.num_units())) : nullptr);
   const model::UnitSizes sizes = {.seq = tokens, .dtype = dtype_, .caches_keys = true};
   auto made = std::make_unique<nn::UnitRunner>(model_.config, of, place, sizes, rope_.get());
   return *runners_.emplace(key, std::move(made)).first->second;

@@ -50,7 +50,7 @@ class Decoder {
   const model::Model model_;
   const DType dtype_;
   const std::vector<model::FlatLayout> layouts_;
-  std::vector<nn::UnitBuffers> params_;   // by unit
+  std::vector<nn::UnitBuffers> params_;    // by unit
   std::vector<at::Tensor> router_biases_;  // by unit; undefined where there is none
   // By distinct unit, for passes over one token and over the last other number of them.
   std::map<std::pair<int, std::int64_t>, std::unique_ptr<nn::UnitRunner>> runners_;

@@ -14,24 +14,24 @@ Result<void> check(const model::ModelConfig& model, const Request& request) {
     return Error{Code::kConflict, "the prompt has no tokens", "a text begins with one at least"};
   for (std::size_t i = 0; i < request.prompt.size(); ++i)
     if (const std::int64_t id = request.prompt[i]; id < 0 || id >= model.vocab)
-      return Error{Code::kTokenBeyondVocab,
-                   join_parts("token ", i, " of the prompt is ", id, "; the vocabulary has ",
-                              model.vocab),
-                   join_parts("ids go from 0 to ", model.vocab - 1,
-                              "; is it the tokenizer of another model?")};
+      return Error{
+          Code::kTokenBeyondVocab,
+          join_parts("token ", i, " of the prompt is ", id, "; the vocabulary has ", model.vocab),
+          join_parts("ids go from 0 to ", model.vocab - 1,
+                     "; is it the tokenizer of another model?")};
   const std::int64_t size = std::ssize(request.prompt), room = model.max_positions - size;
   if (room < 1)
-    return Error{Code::kOutOfRange,
-                 join_parts("the prompt has ", with_commas(size), " tokens and the model ",
-                            with_commas(model.max_positions), " positions"),
-                 join_parts("at most ", with_commas(model.max_positions - 1),
-                            " leave room for an answer")};
+    return Error{
+        Code::kOutOfRange,
+        join_parts("the prompt has ", with_commas(size), " tokens and the model ",
+                   with_commas(model.max_positions), " positions"),
+        join_parts("at most ", with_commas(model.max_positions - 1), " leave room for an answer")};
   if (request.max_tokens > room)
-    return Error{Code::kOutOfRange,
-                 join_parts("max-tokens is ", with_commas(request.max_tokens),
-                            ", and behind a prompt of ", with_commas(size),
-                            " tokens the model has ", with_commas(room), " positions"),
-                 join_parts("at most ", room)};
+    return Error{
+        Code::kOutOfRange,
+        join_parts("max-tokens is ", with_commas(request.max_tokens), ", and behind a prompt of ",
+                   with_commas(size), " tokens the model has ", with_commas(room), " positions"),
+        join_parts("at most ", room)};
   return {};
 }
 

@@ -15,12 +15,11 @@ std::int64_t Sampler::draw(std::span<const float> logits, std::uint64_t index) c
   std::vector<double> sums;
   double sum = 0.0;
   for (const std::int64_t id : ids)
-    sums.push_back(
-        sum += std::exp((logits[static_cast<std::size_t>(id)] - most) / how_.temperature));
+    sums.push_back(sum +=
+                   std::exp((logits[static_cast<std::size_t>(id)] - most) / how_.temperature));
   const double drawn = random_.uniform(index) * sum;
   const auto found = std::ranges::upper_bound(sums, drawn);
-  return ids[static_cast<std::size_t>(
-      std::min(found - sums.begin(), std::ssize(sums) - 1))];
+  return ids[static_cast<std::size_t>(std::min(found - sums.begin(), std::ssize(sums) - 1))];
 }
 
 // Ascending.

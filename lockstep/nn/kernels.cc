@@ -181,7 +181,7 @@ void scored_attention_grad_kernel(PassRun& r) {
                         {r.out(0), r.out(1), r.out(2)});
 }
 
-// Keys and values of sequences of `seq` tokens that lie in rows [first_row, ...) of what joins both.
+// Keys and values of sequences of `seq` tokens in rows [first_row, ...) of what joins both.
 HeadTensors heads_in(const at::Tensor& q, const at::Tensor& keys, std::int64_t heads,
                      std::int64_t first_row, std::int64_t seq) {
   const std::int64_t head_dim = q.size(3), row = keys.stride(0);

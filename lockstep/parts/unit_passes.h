@@ -42,9 +42,9 @@ enum class UnitPass : std::uint8_t {
   // whose sizes say that keys are cached, the only one.
   kGenerate,
 };
-inline constexpr EnumNames<UnitPass, 9> kUnitPasses = {
-    {"forward", "checkpoint", "evaluate", "recompute", "input_grad", "weight_grad", "backward",
-     "first_backward", "generate"}};
+inline constexpr EnumNames<UnitPass, 9> kUnitPasses = {{"forward", "checkpoint", "evaluate",
+                                                        "recompute", "input_grad", "weight_grad",
+                                                        "backward", "first_backward", "generate"}};
 
 struct MemoryEvent {
   std::string name;

@@ -11,8 +11,8 @@ namespace {
 
 std::vector<model::ModelConfig> all_kinds() {
   std::vector<model::ModelConfig> all;
-  for (const auto family : {model::Family::kGpt2, model::Family::kLlama, model::Family::kMoe,
-                            model::Family::kGemma2})
+  for (const auto family :
+       {model::Family::kGpt2, model::Family::kLlama, model::Family::kMoe, model::Family::kGemma2})
     all.push_back(tiny(family));
   all.back().window = 7;
   all.back().attention_softcap = 1.5;

@@ -32,8 +32,8 @@ TEST(Generate, FillsThePositionsAndEndsWhereItIsTold) {
   const Generated all = *generate(*decoder, sampler, {.prompt = {1, 2}, .max_tokens = 62});
   EXPECT_EQ(all.tokens.size(), 62U);
   EXPECT_EQ(all.ending, Ending::kMaxTokens);
-  const Generated ended = *generate(
-      *decoder, sampler, {.prompt = {1, 2}, .max_tokens = 62, .ends = {all.tokens[30]}});
+  const Generated ended =
+      *generate(*decoder, sampler, {.prompt = {1, 2}, .max_tokens = 62, .ends = {all.tokens[30]}});
   EXPECT_EQ(ended.ending, Ending::kEndToken);
   EXPECT_EQ(ended.tokens.back(), all.tokens[30]);
   EXPECT_LE(ended.tokens.size(), 31U);

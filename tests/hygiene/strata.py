@@ -51,6 +51,7 @@ ABOUT = {  # what a folder is, in a few words; a new folder needs its own
     "nn": "forward, backward",
     "optim": "AdamW, norms",
     "cuda": "kernels by nvcc",
+    "generate": "text, token by token",
     "runtime": "values as tensors",
     "train": "the training loop",
     "verify": "the proof",

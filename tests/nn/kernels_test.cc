@@ -249,9 +249,9 @@ std::set<parts::Kind> run_cached(Shape shape, at::ScalarType type) {
   const PassInputs inputs = {.params = random_params(tiny, kBlock, type),
                              .past = shape.seq,
                              .cached_keys = random("keys", {2 * shape.seq, columns}, type)};
-  const UnitRunner runner(
-      tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock),
-      {.seq = shape.seq, .dtype = tensor::dtype_of(type), .caches_keys = true}, &rope);
+  const UnitRunner runner(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock),
+                          {.seq = shape.seq, .dtype = tensor::dtype_of(type), .caches_keys = true},
+                          &rope);
   Watched watched(runner, inputs, /*exact=*/false);
   Kept none;
   watched.run(UnitPass::kGenerate, random("rows", {shape.tokens(), shape.hidden}, type), none);

@@ -45,12 +45,13 @@ def likeliest(logits, _):
 
 def drawn(logits, index):
     scaled = logits.astype(numpy.float64) / SAMPLING["temperature"]
-    order = sorted(range(len(scaled)), key=lambda i: (-logits[i], i))[: SAMPLING["top-k"]]
+    order = numpy.argsort(-logits, kind="stable")[: SAMPLING["top-k"]]
     shares = numpy.exp(scaled[order] - scaled[order[0]])
     kept = numpy.searchsorted(numpy.cumsum(shares), SAMPLING["top-p"] * shares.sum()) + 1
     ids = sorted(order[:kept])
     sums = numpy.cumsum(numpy.exp(scaled[ids] - scaled[ids].max()))
-    return ids[int(numpy.searchsorted(sums, uniform(SAMPLING["seed"], b"generate.0", index) * sums[-1], side="right"))]
+    place = numpy.searchsorted(sums, uniform(SAMPLING["seed"], b"generate.0", index) * sums[-1], side="right")
+    return int(ids[place])
 
 
 def ours(lockstep, folder, *words):
@@ -89,9 +90,11 @@ def check(name, model, keywords, lockstep, folder):
         assert made[choose] == ours(lockstep, folder / "start", *words), f"{name}: a checkpoint says something else"
         assert made[choose] == with_cache(model, choose), f"{name}: {choose.__name__} with a cache"
         assert made[choose] == without_cache(model, choose, made[choose]), f"{name}: {choose.__name__} without a cache"
-    greedy = model.generate(torch.tensor([PROMPT]), do_sample=False, max_new_tokens=TOKENS, eos_token_id=None, pad_token_id=0)
+    prompt = torch.tensor([PROMPT])
+    greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=TOKENS,
+                            eos_token_id=None, pad_token_id=0)  # fmt: skip
     assert greedy[0, len(PROMPT) :].tolist() == made[likeliest], f"{name}: generate()"
-    print(f"{name:10} {TOKENS} likeliest and {TOKENS} drawn tokens; {len(set(made[drawn]))} different ones drawn")
+    print(f"{name:10} {TOKENS} likeliest and {TOKENS} drawn tokens; {len(set(made[drawn]))} different ones drawn", flush=True)
 
 
 if __name__ == "__main__":

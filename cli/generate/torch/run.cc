@@ -90,11 +90,10 @@ class Teller {
   std::size_t prompt_ids() const { return prompts_[answers_.size()].ids.size(); }
   static std::string measured(const Generated& made, std::size_t prompt) {
     const auto behind = std::ssize(made.tokens) - 1;
-    std::string text = join_parts("(", counted(prompt, "token"), " of prompt in ",
-                                  to_text(made.prompt_time), ", ",
-                                  counted(std::ssize(made.tokens), "token"));
-    if (behind > 0)
-      text += strf(", %.3g a second", static_cast<double>(behind) / made.time.value);
+    std::string text =
+        join_parts("(", counted(prompt, "token"), " of prompt in ", to_text(made.prompt_time), ", ",
+                   counted(std::ssize(made.tokens), "token"));
+    if (behind > 0) text += strf(", %.3g a second", static_cast<double>(behind) / made.time.value);
     return join_parts(text, "; ended by ", to_text(made.ending), ")");
   }
 
@@ -170,14 +169,12 @@ Result<ExitCode> run_generate(const Args& args, Output& output) {
   if (!weights) return fail(output, report, args.text("MODEL"));
   const auto tokenizer = LS_TRY(open_tokenizer(args, *weights));
   if (tokenizer) LS_TRY(encode(prompts, *tokenizer));
-  const auto requests =
-      LS_TRY(requests_of(args, prompts, tokenizer.get(), weights->model.config));
+  const auto requests = LS_TRY(requests_of(args, prompts, tokenizer.get(), weights->model.config));
   const bool is_narrow = weights->stored == DType::kF16;
   const DType dtype = args.has("dtype") ? *parse_dtype(args.text("dtype"))
                       : is_narrow       ? DType::kF32
                                         : weights->stored;
-  const auto decoder =
-      LS_TRY(generate::Decoder::load(weights->model, *weights->params, dtype));
+  const auto decoder = LS_TRY(generate::Decoder::load(weights->model, *weights->params, dtype));
 
   const std::atomic<bool>& stop = stop_on_signals();
   Teller teller(prompts, tokenizer != nullptr, output);
