@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "cli/convert/byte_tokenizer.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/data/byte_text.h"
 #include "lockstep/files/durable.h"
 #include "lockstep/hf/config_json.h"
 #include "lockstep/hf/export.h"
@@ -124,14 +126,20 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
   model.name = last_name(to);
   Json config = LS_TRY(hf::config_json(model, stored));
   hf::TokenizerFiles tokenizer;
+  std::vector<hf::JsonFile> byte_tokenizer;
   if (args.has("tokenizer")) {
     tokenizer = LS_TRY(hf::tokenizer_files(args.text("tokenizer")));
-    for (const auto& [key, token] : tokenizer.special.members()) config.set(key, token);
+  } else if (model.vocab == data::kByteVocab) {
+    byte_tokenizer = byte_tokenizer_files();
+    for (const char* key : {"bos_token_id", "eos_token_id"})
+      tokenizer.special.set(key, data::kByteEnd);
   }
+  for (const auto& [key, token] : tokenizer.special.members()) config.set(key, token);
   const model::Model described = *model::describe(model);
-  const auto done = LS_TRY(hf::write_directory(
-      described, config, source, files::real_disk(), to,
-      {stored, args.has("shard") ? args.bytes("shard") : Bytes{5'000'000'000}, tokenizer.paths}));
+  const auto done = LS_TRY(
+      hf::write_directory(described, config, source, files::real_disk(), to,
+                          {stored, args.has("shard") ? args.bytes("shard") : Bytes{5'000'000'000},
+                           tokenizer.paths, byte_tokenizer}));
   Conversion summary("huggingface");
   tell_model(model, config.find("model_type")->as_text(), done.parameters, summary);
   summary.row("read", join_parts(path, ", after step ", with_commas(source.manifest().step)));
@@ -141,6 +149,9 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
   if (!tokenizer.paths.empty())
     summary.row("", join_parts(counted(std::ssize(tokenizer.paths), "file"),
                                " of the tokenizer in ", args.text("tokenizer")));
+  else if (!byte_tokenizer.empty())
+    summary.row("note", join_parts("its tokenizer is that of bytes, as a vocabulary of ",
+                                   model.vocab, " says; --tokenizer DIR copies another"));
   else
     summary.row("note", "it has no tokenizer; --tokenizer DIR copies one");
   const bool rounds = size_of(stored) < size_of(source.trained_type());

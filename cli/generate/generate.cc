@@ -23,7 +23,7 @@ Verb generate_verb() {
             "the newest checkpoint of the run in out/"},
            {"lockstep generate out --prompt '' --temperature 0 --max-tokens 50",
             "always the likeliest token, from the beginning of a text"},
-           {"lockstep generate Llama-3.2-1B --prompt 'To be' --top-k 40 --top-p 0.9 --stop .",
+           {"lockstep generate my-llama --prompt 'To be' --top-k 40 --top-p 0.9 --stop .",
             "a Hugging Face directory, to the end of the sentence"},
            {"lockstep generate out --prompt-file prompts.jsonl --json",
             "many prompts, for programs"}},

@@ -117,7 +117,12 @@ std::optional<WeightSource> open_weights(const std::string& path, config::Report
     return made;
   }
   Result<checkpoint::Checkpoint> opened = checkpoint::open_at(files::real_disk(), path);
-  if (!opened.ok()) return report.add(opened.error()), std::nullopt;
+  if (!opened.ok()) {
+    Error error = opened.error();
+    if (error.code == Code::kNoCheckpoint)
+      error.help += "; a Hugging Face directory has a config.json, and it has none";
+    return report.add(error), std::nullopt;
+  }
   made.path = opened->path();
   Result<hf::CheckpointSource> source = hf::CheckpointSource::open(*std::move(opened));
   if (!source.ok()) return report.add(source.error()), std::nullopt;

@@ -30,7 +30,7 @@ Result<void> check(const model::ModelConfig& model, const Request& request) {
     return Error{
         Code::kOutOfRange,
         join_parts("max-tokens is ", with_commas(request.max_tokens), ", and behind a prompt of ",
-                   with_commas(size), " tokens the model has ", with_commas(room), " positions"),
+                   counted(size, "token"), " the model has ", with_commas(room), " positions"),
         join_parts("at most ", room)};
   return {};
 }
@@ -38,8 +38,8 @@ Result<void> check(const model::ModelConfig& model, const Request& request) {
 Result<Generated> generate(Decoder& decoder, const Sampler& sampler, const Request& request,
                            const OnToken& on_token) {
   const model::ModelConfig& model = decoder.model().config;
-  LS_CHECK(request.max_tokens > 0 && request.num_ids <= model.vocab);
   LS_TRY(check(model, request));
+  LS_CHECK(request.max_tokens > 0 && request.num_ids <= model.vocab);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](SteadyPoint begin) {
     return Seconds{std::chrono::duration<double>(now() - begin).count()};

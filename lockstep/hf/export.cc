@@ -215,6 +215,7 @@ Result<Exported> write_directory(const model::Model& model, const Json& config, 
   files::Unfinished unfinished(disk, fresh);
   LS_TRY(write_weights(model, params, disk, fresh, settings, done));
   write_json(disk, fresh + "/config.json", config);
+  for (const auto& [name, json] : settings.made) write_json(disk, fresh + "/" + name, json);
   for (const std::string& path : settings.beside) LS_TRY(copy_into(disk, fresh, path));
   disk.sync_folder(fresh);
   disk.rename(fresh, final_name);

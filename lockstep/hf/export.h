@@ -72,10 +72,16 @@ Result<TokenizerFiles> tokenizer_files(const std::string& folder);
 // What transformers' own writer takes as default.
 inline constexpr Bytes kShardLimit{5'000'000'000};
 
+struct JsonFile {
+  std::string name;
+  Json json;
+};
+
 struct ExportSettings {
   DType stored = DType::kBF16;  // one that can be rounded to (files/elements.h)
   Bytes shard = kShardLimit;    // of tensors in one file; a larger tensor has a file of its own
   std::vector<std::string> beside = {};  // paths of files that are copied into the directory
+  std::vector<JsonFile> made = {};       // files that it gets besides
 };
 
 struct Exported {
