@@ -18,15 +18,14 @@ Verb generate_verb() {
           "the "
           "--top-k likeliest, of these the fewest that have a share of --top-p; with the same seed "
           "the same ones.",
-      .examples =
-          {{"lockstep generate out --prompt 'Once upon a time'",
-            "the newest checkpoint of the run in out/"},
-           {"lockstep generate out --prompt '' --temperature 0 --max-tokens 50",
-            "always the likeliest token, from the beginning of a text"},
-           {"lockstep generate my-llama --prompt 'To be' --top-k 40 --top-p 0.9 --stop .",
-            "a Hugging Face directory, to the end of the sentence"},
-           {"lockstep generate out --prompt-file prompts.jsonl --json",
-            "many prompts, for programs"}},
+      .examples = {{"lockstep generate out --prompt 'Once upon a time'",
+                    "the newest checkpoint of the run in out/"},
+                   {"lockstep generate out --prompt '' --temperature 0 --max-tokens 50",
+                    "always the likeliest token, from the beginning of a text"},
+                   {"lockstep generate my-llama --prompt 'To be' --top-k 40 --top-p 0.9 --stop .",
+                    "a Hugging Face directory, to the end of the sentence"},
+                   {"lockstep generate out --prompt-file prompts.jsonl --json",
+                    "many prompts, for programs"}},
       .options = grouped(
           {{"Prompt",
             {text("prompt", "TEXT", "Text to go on from; an empty one begins a text"),
