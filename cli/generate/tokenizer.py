@@ -38,7 +38,7 @@ class Text:
 def answers(package, tokenizer):
     text = None
     yield {"size": tokenizer.get_vocab_size(), "version": package.__version__}
-    for line in sys.stdin:
+    for line in sys.stdin.buffer:
         ((word, value),) = json.loads(line).items()
         if word == "encode":
             yield {"ids": tokenizer.encode(value).ids}
