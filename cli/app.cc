@@ -112,6 +112,7 @@ bool use_colour(std::string_view choice, const EnvironmentLookup& lookup, bool i
 
 ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> words,
                       const Environment& environment, std::ostream& out, std::ostream& err) {
+  set_command_apart(verbs, words);
   const Common common = take_common(words);
   const int columns = columns_of(environment);
   Output output{

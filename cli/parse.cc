@@ -223,6 +223,28 @@ std::vector<Option> common_options() {
          flag("version", "Show the version").short_name('V')}}});
 }
 
+void set_command_apart(const std::vector<Verb>& verbs, std::vector<std::string>& words) {
+  const std::vector<Option> common = common_options();
+  const Verb* verb = nullptr;
+  for (std::size_t at = 0; at < words.size() && words[at] != "--"; ++at) {
+    if (looks_like_option(words[at])) {
+      for (const std::vector<Option>& options : {common, verb ? verb->options : common})
+        if (const auto option = std::ranges::find(options, words[at].substr(2), &Option::name);
+            option != options.end() && !option->value.empty() && option->bare.empty()) {
+          ++at;
+          break;
+        }
+      continue;
+    }
+    if (verb != nullptr)
+      return void(words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), "--"));
+    const auto found = std::ranges::find(verbs, words[at], &Verb::name);
+    if (found == verbs.end() || std::ranges::none_of(found->positionals, &Positional::is_command))
+      return;
+    verb = &*found;
+  }
+}
+
 Common take_common(std::vector<std::string>& words) {
   Common common;
   std::vector<std::string> rest;

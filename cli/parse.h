@@ -15,6 +15,10 @@ namespace lockstep::cli {
 
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string&)>;
 
+// Puts "--" in front of the words that are another command's (Positional::is_command), so that
+// nobody takes its options for his own.
+void set_command_apart(const std::vector<Verb>& verbs, std::vector<std::string>& words);
+
 // What every command takes.
 struct Common {
   bool json = false;

@@ -1,25 +1,15 @@
 #include "cli/ranks.h"
 
 #include <csignal>
-#include <cstring>
 #include <fstream>
-#include <optional>
 #include <ostream>
-#include <set>
 #include <vector>
 
 #include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
-#include "lockstep/launch/spawn.h"
 
 namespace lockstep::cli {
 namespace {
-
-using Ending = launch::RankProcesses::Ending;
-
-// For ranks to end by themselves after the first has failed, and where a signal ended that one.
-// They notice within a second; but where it died before it came, they wait for it.
-constexpr Seconds kPatience = {5}, kPatienceWithTheDead = {1.5};
 
 std::atomic<bool> stop = false;
 std::atomic<int> times_asked = 0;
@@ -40,70 +30,6 @@ std::vector<std::string> own_words() {
   if (!words.empty()) words.erase(words.begin());
   return words;
 }
-
-class Watch {
- public:
-  Watch(launch::RankProcesses& job, int ranks, std::ostream& err)
-      : job_(job), ranks_(ranks), err_(err) {}
-
-  // False when not all ranks ended by themselves.
-  bool wait_for_all() {
-    while (const std::optional<Rank> running = look()) {
-      if (times_asked >= 2 || patience_.expired()) return false;
-      look_for_stopped();
-      if (stop && !passed_on_) pass_on();
-      job_.wait(*running, Deadline::after(Seconds{0.1}));
-    }
-    return true;
-  }
-
-  // Of the first rank that failed, or of one that a signal ended, if there is any.
-  const std::optional<std::pair<Rank, Ending>>& failure() const { return failure_; }
-
- private:
-  // Notes who has ended; some rank that has not, if there is one.
-  std::optional<Rank> look() {
-    std::optional<Rank> running;
-    for (Rank rank{0}; rank.value < ranks_; ++rank.value) {
-      const std::optional<Ending> ending = job_.wait(rank, Deadline::after(Seconds{0}));
-      if (!ending)
-        running = rank;
-      else if (!ending->ok())
-        note_failure(rank, *ending);
-    }
-    return running;
-  }
-
-  void note_failure(Rank rank, const Ending& ending) {
-    if (!failure_ || (failure_->second.exit_code && !ending.exit_code)) failure_ = {rank, ending};
-    if (patience_.is_never())
-      patience_ = Deadline::after(ending.exit_code ? kPatience : kPatienceWithTheDead);
-  }
-
-  // A rank that stands still is named, and does not keep those from ending who were asked to.
-  void look_for_stopped() {
-    for (Rank rank{0}; rank.value < ranks_; ++rank.value) {
-      if (!job_.is_stopped(rank)) continue;
-      if (told_stopped_.insert(rank).second)
-        err_ << "lockstep: rank " << rank.value << " (process " << job_.pid(rank) << ") is stopped"
-             << std::endl;
-      if (stop && patience_.is_never()) patience_ = Deadline::after(kPatience);
-    }
-  }
-
-  void pass_on() {
-    for (int rank = 0; rank < ranks_; ++rank) job_.signal(Rank{rank}, SIGUSR1);
-    passed_on_ = true;
-  }
-
-  launch::RankProcesses& job_;
-  const int ranks_;
-  std::optional<std::pair<Rank, Ending>> failure_;
-  Deadline patience_ = Deadline::never();
-  bool passed_on_ = false;
-  std::set<Rank> told_stopped_;
-  std::ostream& err_;
-};
 
 }  // namespace
 
@@ -131,21 +57,24 @@ std::string own_command() {
 
 bool is_rank() { return comm::process_environment("RANK").has_value(); }
 
-ExitCode run_as_processes(int ranks, Output& output) {
+launch::Asked as_launcher() {
   has_ranks = true;
-  stop_on_signals();
-  auto job = launch::RankProcesses::start({"/proc/self/exe", own_words(), ranks, {}, ""});
-  if (!job.ok()) return fail(output, job.error());
-  Watch watch(*job, ranks, output.err);
-  const bool all_ended = watch.wait_for_all();
-  if (!watch.failure()) return all_ended ? ExitCode::kOk : ExitCode::kTerminated;
-  const auto& [rank, ending] = *watch.failure();
-  if (ending.exit_code) return static_cast<ExitCode>(*ending.exit_code);
+  return {stop_on_signals(), times_asked};
+}
+
+ExitCode run_as_processes(int ranks, Output& output) {
+  const launch::Asked asked = as_launcher();
+  const auto outcome = launch::run_ranks(
+      {"/proc/self/exe", own_words(), ranks, {}, ""}, asked,
+      [&](const std::string& text) { output.err << "lockstep: " << text << std::endl; });
+  if (!outcome.ok()) return fail(output, outcome.error());
+  if (!outcome->failure) return outcome->stopped ? ExitCode::kTerminated : ExitCode::kOk;
+  const launch::Failure& failure = *outcome->failure;
+  if (failure.ending.exit_code) return static_cast<ExitCode>(*failure.ending.exit_code);
   if (stop) return ExitCode::kTerminated;
-  return fail(output, Error{Code::kPeerLost,
-                            join_parts("rank ", rank.value, " was ended by signal ", ending.signal,
-                                       " (", ::strsignal(ending.signal), ")"),
-                            ending.signal == SIGKILL ? "did this machine run out of memory?" : ""});
+  return fail(output,
+              Error{Code::kPeerLost, join_parts("rank ", failure.rank, " ", failure.how()),
+                    failure.ending.signal == SIGKILL ? "did this machine run out of memory?" : ""});
 }
 
 Result<void> check_on_cpu(const spec::Spec& spec, const std::string& verb) {

@@ -7,6 +7,7 @@
 
 #include "cli/verb.h"
 #include "lockstep/comm/communicator.h"
+#include "lockstep/launch/watch.h"
 #include "lockstep/spec/spec.h"
 
 namespace lockstep::cli {
@@ -21,6 +22,10 @@ const std::atomic<bool>& stop_on_signals();
 // again.
 std::string shell_word(const std::string& word);
 std::string own_command();
+
+// As stop_on_signals(), for a process that has ranks: a second signal is counted, so that it ends
+// them first.
+launch::Asked as_launcher();
 
 // Whether a launcher started this process as one rank of a job: RANK is set.
 bool is_rank();

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/report.h"
 
 namespace lockstep::cli {
 namespace {
@@ -116,6 +117,7 @@ Result<void> check_alone(const Args& args, const std::vector<std::string>& other
 }
 
 ExitCode fail(Output& output, const Error& error) {
+  launch::report_error(error);
   config::Report report;
   report.add(error);
   return fail(output, report, "");

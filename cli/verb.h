@@ -94,7 +94,8 @@ struct Positional {
   std::string name = {};  // in capitals: "FILE"
   std::string help = {};
   bool required = true;
-  bool repeated = false;  // only the last may be
+  bool repeated = false;    // only the last may be
+  bool is_command = false;  // it and all words behind it are another command's
 };
 
 struct Example {

@@ -26,6 +26,7 @@ Verb model_verb();                                       // model.cc
 Verb cluster_verb();                                     // cluster.cc
 Verb data_verb();                                        // files.cc
 Verb data_blend_verb(), data_sample_verb();              // runs.cc
+Verb launch_verb();                                      // launch.cc
 Verb doctor_verb();                                      // doctor.cc
 Verb init_verb();                                        // init.cc
 Verb completion_verb();                                  // completion.cc

@@ -3,22 +3,38 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/ids.h"
 #include "lockstep/base/result.h"
 
 namespace lockstep::launch {
 
+// Where ranks of this machine are in a job of several hosts.
+struct Place {
+  int first_rank = 0;
+  int world_size = 1;
+  std::string host;  // of rank 0's store
+  std::uint16_t port = 0;
+  int store_socket = -1;  // listens there, and is for rank 0 where that is here; the caller's
+};
+
 struct Job {
   std::string program;
   std::vector<std::string> arguments;
-  int num_ranks = 1;
+  int num_ranks = 1;                     // of this machine
   std::vector<std::string> environment;  // "NAME=value", added to this process's own
   std::string output_prefix;             // when set, what rank 3 prints goes to the file <prefix>3
+  std::optional<Place> place = {};       // none: all ranks are here
+  struct Output {
+    int out = -1, err = -1;  // descriptors; negative: this process's own
+  };
+  std::vector<Output> outputs = {};  // of the ranks here, in their order; none: all inherit
 };
 
 // To be called first of all by a program that may be a rank of such a job: the kernel then kills it
@@ -26,8 +42,9 @@ struct Job {
 // already.
 void end_with_parent();
 
-// The running ranks. Those still running when it is destroyed are killed, and those that called
-// end_with_parent() die with whoever started them: a job never outlives its launcher. One thread.
+// The running ranks of this machine, numbered here from 0 wherever they are in the job. Those still
+// running when it is destroyed are killed, and those that called end_with_parent() die with whoever
+// started them: a job never outlives its launcher. One thread.
 class RankProcesses {
  public:
   // Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
@@ -44,16 +61,24 @@ class RankProcesses {
     bool ok() const { return exit_code == 0; }
   };
 
-  pid_t pid(Rank rank) const { return pids_[rank.value]; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  pid_t pid(Rank rank) const { return ranks_[rank.value].pid; }
+  // Both become readable: when the rank ends; when it has reported.
+  int ended(Rank rank) const { return ranks_[rank.value].pidfd; }
+  int reports(Rank rank) const { return ranks_[rank.value].reports; }
   // Waits until the rank ends; nothing when the deadline passes first.
   std::optional<Ending> wait(Rank rank, Deadline deadline);
   void signal(Rank rank, int number) const;
   bool is_stopped(Rank rank) const;  // by a signal or a debugger
 
  private:
+  struct Process {
+    pid_t pid = 0;
+    Descriptor pidfd, reports;
+    std::optional<Ending> ending = {};
+  };
   RankProcesses() = default;
-  std::vector<pid_t> pids_;
-  std::vector<std::optional<Ending>> endings_;
+  std::vector<Process> ranks_;
 };
 
 }  // namespace lockstep::launch

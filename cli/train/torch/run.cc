@@ -33,6 +33,7 @@
 #include "lockstep/data/corpus_tokens.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/data/token_source.h"
+#include "lockstep/launch/report.h"
 #include "lockstep/spec/identity.h"
 #include "lockstep/spec/legal.h"
 #include "lockstep/spec/spec.h"
@@ -291,10 +292,19 @@ train::RunEnding train_rank(const train::Job& job, const TrainData& data,
                       options, stop_on_signals(), observers);
 }
 
+class StepReports : public train::RunObserver {
+ public:
+  void step(std::int64_t step, const train::StepReport& /*report*/,
+            std::optional<std::uint64_t> /*digest*/) override {
+    launch::report_step(step + 1);
+  }
+};
+
 // Of rank 0, which tells.
 train::RunEnding train_first(const train::Job& job, const TrainData& data,
                              const TrainOptions& options, comm::World& world, TrainLog& log) {
-  std::vector<train::RunObserver*> observers = {&log};
+  StepReports reports;  // to the launcher
+  std::vector<train::RunObserver*> observers = {&log, &reports};
   train::RunMetrics metrics(
       job, {.directory = options.metrics,
             .resumes = options.resumes(),

@@ -1,0 +1,89 @@
+// Looks after the ranks of this machine until all have ended: who ended how, what they said, who
+// stands still, and whose time is up.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/report.h"
+#include "lockstep/launch/spawn.h"
+
+namespace lockstep::launch {
+
+// What people and schedulers ask of a launcher, by signals: to stop, and how often.
+struct Asked {
+  const std::atomic<bool>& stop;
+  const std::atomic<int>& times;
+};
+
+// The first rank that failed, or one that a signal ended if there is any.
+struct Failure {
+  int rank = 0;  // of the job
+  pid_t process = 0;
+  RankProcesses::Ending ending;
+  std::optional<Error> said = {};  // by that rank, else by the first other that said why it ends
+
+  std::string how() const;  // "was ended by signal 9 (Killed)"
+};
+
+// One thread. `ranks` must outlive it.
+class Watch {
+ public:
+  using Tell = std::function<void(const std::string&)>;
+
+  // `first`: the number in the job of the first rank here.
+  Watch(RankProcesses& ranks, int first, Tell tell);
+
+  // What has come: to be called when one of these is readable, and several times a second, because
+  // a rank that is stopped tells nobody. Kills those that should have ended by themselves.
+  void look();
+  std::vector<pollfd> descriptors() const;
+
+  // Passes on, once, that the job shall stop.
+  void ask_to_stop();
+  // The job has failed elsewhere: those here may find out, for a moment.
+  void end_soon();
+  void kill();
+
+  bool all_ended() const { return running_ == 0; }
+  bool killed() const { return killed_; }    // some rank did not end by itself
+  bool stopped() const { return stopped_; }  // all have ended, and some because it was asked to
+  const std::optional<Failure>& failure() const { return failure_; }
+  std::int64_t steps() const;  // that any rank has told
+
+ private:
+  void look_for_endings();
+  void look_for_stopped();
+  void note(int rank, const RankProcesses::Ending& ending);
+  void hear();
+
+  RankProcesses& ranks_;
+  const int first_;
+  const Tell tell_;
+  std::vector<Reports> reports_;
+  std::vector<bool> ended_;
+  int running_;
+  std::optional<Failure> failure_;
+  Deadline patience_ = Deadline::never();
+  bool asked_ = false, killed_ = false, stopped_ = false;
+  bool said_ = false;     // some rank, why it ends
+  bool in_vain_ = false;  // what the ranks here do is lost anyway
+  std::set<int> told_stopped_;
+};
+
+// Runs all ranks of a job on this machine until they have ended. What came of it.
+struct Outcome {
+  std::optional<Failure> failure;
+  bool stopped = false;  // as asked
+};
+Result<Outcome> run_ranks(const Job& job, const Asked& asked, const Watch::Tell& tell);
+
+}  // namespace lockstep::launch
