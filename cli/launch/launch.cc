@@ -1,5 +1,5 @@
 // lockstep launch: starts the ranks of a job, and starts them again when one fails.
-#include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <ostream>
 #include <string>
@@ -41,8 +41,8 @@ std::vector<Option> launch_options() {
          text("master-addr", "HOST",
               "Name or address of host 0 [default: MASTER_ADDR, or the first of the Slurm step]"),
          integer("master-port", "PORT",
-                 "Where host 0 listens for the others [default: MASTER_PORT, or by the Slurm "
-                 "job's number, or 29500]")
+                 "Where host 0 listens for others [default: MASTER_PORT, by the Slurm job, or "
+                 "29500]")
              .between(1, 65535),
          text("service", "NAME", "Headless service of an indexed job of Kubernetes"),
          integer("wait", "SECONDS", "For hosts that have not come, or were lost and may come again")
@@ -164,6 +164,7 @@ Result<ExitCode> run_launch(const Args& args, Output& output) {
   job.policy.newest_checkpoint = [save] { return newest_checkpoint(save); };
   job.secret = comm::process_environment(launch::kSecret).value_or("");
   job.program = "/proc/self/exe";
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read what rank 0 prints may leave
   job.words = [&](bool restarts, bool has_checkpoint) {
     return restarts ? words_to_resume(*command, has_checkpoint) : command->words;
   };
@@ -186,7 +187,7 @@ Verb launch_verb() {
           "fails, all end and the job starts again from its newest checkpoint: at once, and "
           "after a pause that grows when there was no progress; after three restarts without a "
           "newer checkpoint or a later step it ends. What would fail again is not restarted: "
-          "a wrong configuration, an environment that does not do, a loss that diverged. With "
+          "a wrong configuration, an unsuitable environment, a loss that diverged. With "
           "several hosts it is started once on each, where host 0 decides for all; "
           "LOCKSTEP_LAUNCH_SECRET is then the same on each and known to nobody else. Ctrl-C, "
           "SIGTERM and SIGHUP end the job as they end `train`: saved, with exit code 143.",
@@ -194,12 +195,9 @@ Verb launch_verb() {
                     "as many ranks as the run file has, restarted from out/"},
                    {"lockstep launch --logs logs train run.toml --save out --save-interval 100",
                     "the same, with a file for what each rank prints"},
-                   {"srun --ntasks-per-node=1 lockstep launch train run.toml --save out "
-                    "--save-interval 100 --resume=auto",
-                    "on the nodes of a Slurm job"},
-                   {"lockstep launch --nnodes 2 --node-rank 0 --master-addr host-a train "
-                    "run.toml --save out --save-interval 100",
-                    "on the first of two hosts"}},
+                   {"srun lockstep launch train run.toml --save out --save-interval 100 "
+                    "--resume=auto",
+                    "on the nodes of a Slurm job, one task on each"}},
       .options = launch_options(),
       .positionals = {{.name = "COMMAND",
                        .help = "`train` and its words, as they would stand behind `lockstep`",

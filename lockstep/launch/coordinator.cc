@@ -66,7 +66,7 @@ Result<void> Coordinator::join(int host, const Json& hello) {
                             " ranks on ", hosts.value_or(0), " hosts, and host 0 one of ",
                             policy_.ranks, " on ", policy_.hosts),
                  "start `lockstep launch` with the same words and files on every host"};
-  member = {true, false, name, static_cast<int>(int_in(hello, "ranks", 1).value_or(1))};
+  member = {true, false, name, static_cast<int>(int_in(hello, "ranks", 1, 1 << 24).value_or(1))};
   if (policy_.hosts > 1) tell_(join_parts(name_of(host), " has come"));
   if (asked_to_stop_) send_(host, Json::object({{"is", "stop"}}));
   return {};
@@ -98,7 +98,7 @@ void Coordinator::tick() {
 }
 
 void Coordinator::start() {
-  int total = 0;
+  std::int64_t total = 0;
   for (const Member& member : members_) total += member.ranks;
   if (total != policy_.ranks)
     return over({kExitUsage, Error{Code::kDegreesDoNotMatchWorld,
@@ -243,8 +243,8 @@ void Coordinator::restart_or_not() {
   tell_missing_ = Deadline::after(kBetweenNotices);
 }
 
-void Coordinator::give_up() {
-  if (!is_over()) over({kExitStopped});
+void Coordinator::give_up(const Verdict& verdict) {
+  if (!is_over()) over(verdict);
 }
 
 void Coordinator::over(Verdict verdict) {

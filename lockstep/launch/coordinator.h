@@ -54,8 +54,8 @@ class Coordinator {
   // over.
   void hear(int host, const Json& message);
   void lose(int host, const std::string& why);
-  void tick();     // several times a second
-  void give_up();  // ends the job at once
+  void tick();                           // several times a second
+  void give_up(const Verdict& verdict);  // ends the job at once
   bool is_over() const { return state_ == State::kOver; }
 
  private:

@@ -12,7 +12,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::size_t kMostStrangers = 64;
+constexpr std::size_t kMostStrangers = 64;  // beside the hosts of the job
 constexpr Seconds kStrangersStay = {5}, kBetweenComplaints = {10}, kParting = {2};
 constexpr int kBetweenTicks = 50;  // ms
 constexpr Seconds kAsleep = {3};   // this thread did not run: nobody else's silence
@@ -47,10 +47,14 @@ void CoordinatorServer::run() {
     wait();
     const bool slept = awake.expired();
     awake = Deadline::after(kAsleep);
-    if (leave_) coordinator_.give_up();
-    hear_strangers();
-    hear_members();
-    coordinator_.tick();
+    if (leave_) coordinator_.give_up({kExitStopped});
+    try {
+      hear_strangers();
+      hear_members();
+      coordinator_.tick();
+    } catch (const WorldError& error) {  // the folder of checkpoints cannot be read
+      coordinator_.give_up({kExitEnvironment, error.error()});
+    }
     beat(slept);
     if (coordinator_.is_over() && parting.is_never()) parting = Deadline::after(kParting);
   }
@@ -72,7 +76,7 @@ void CoordinatorServer::accept_one() {
     std::this_thread::sleep_for(std::chrono::milliseconds(kBetweenTicks));
     return;
   }
-  if (strangers_.size() >= kMostStrangers)
+  if (strangers_.size() >= kMostStrangers + host_.hosts)
     strangers_.erase(std::ranges::find_if(strangers_, [](const Stranger& s) { return !s.is_own; }));
   strangers_.emplace_back(std::move(connection), secret_, Deadline::after(kStrangersStay), false);
 }

@@ -19,7 +19,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr int kBetweenLooks = 100;  // ms
-constexpr int kMostRefusals = 5;    // by closing the connection before anything is said
+constexpr int kMostRefusals = 10;   // by closing the connection before anything is said
 
 std::string now() {
   const std::time_t time = std::time(nullptr);
@@ -222,7 +222,7 @@ Verdict run_other(const HostJob& job, const Asked& asked, const Watch::Tell& tel
     if (refusals == 0)
       tell(join_parts(lost.message, "; its ranks here have ended; waiting ",
                       to_text(job.policy.wait), " for it"));
-    ::poll(nullptr, 0, kBetweenLooks);
+    ::poll(nullptr, 0, 2 * kBetweenLooks);
   }
 }
 

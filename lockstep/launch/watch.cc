@@ -14,6 +14,7 @@ constexpr int kTerminated = 143;  // the exit code of a rank that stopped as it 
 // For ranks to end by themselves after the first has failed, and where a signal ended that one.
 // They notice within a second; but where it died before it came, they wait for it.
 constexpr Seconds kPatience = {5}, kPatienceWithTheDead = {1.5};
+constexpr Seconds kBetweenStops = {0.1};
 constexpr Seconds kAfterWords = {0.1};  // once one of them has said what the dead one was at
 constexpr int kBetweenChecks = 100;     // ms
 
@@ -44,7 +45,7 @@ std::vector<pollfd> Watch::descriptors() const {
 void Watch::look() {
   hear();
   look_for_endings();
-  look_for_stopped();
+  if (next_look_.expired()) look_for_stopped();
   if (in_vain_ && said_) patience_ = std::min(patience_, Deadline::after(kAfterWords));
   if (patience_.expired() && !all_ended()) kill();
 }
@@ -86,6 +87,7 @@ void Watch::note(int rank, const RankProcesses::Ending& ending) {
 
 // A rank that stands still is named, and does not keep those from ending who were asked to.
 void Watch::look_for_stopped() {
+  next_look_ = Deadline::after(kBetweenStops);
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     if (ended_[rank] || !ranks_.is_stopped(Rank{rank})) continue;
     if (told_stopped_.insert(rank).second)

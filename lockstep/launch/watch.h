@@ -72,7 +72,7 @@ class Watch {
   std::vector<bool> ended_;
   int running_;
   std::optional<Failure> failure_;
-  Deadline patience_ = Deadline::never();
+  Deadline patience_ = Deadline::never(), next_look_ = Deadline::after({0});
   bool asked_ = false, killed_ = false, stopped_ = false;
   bool said_ = false;     // some rank, why it ends
   bool in_vain_ = false;  // what the ranks here do is lost anyway
