@@ -195,7 +195,7 @@ Verb launch_verb() {
                     "as many ranks as the run file has, restarted from out/"},
                    {"lockstep launch --logs logs train run.toml --save out --save-interval 100",
                     "the same, with a file for what each rank prints"},
-                   {"srun lockstep launch train run.toml --save out --save-interval 100 "
+                   {"srun lockstep launch train run.toml --save out --save-interval 9 "
                     "--resume=auto",
                     "on the nodes of a Slurm job, one task on each"}},
       .options = launch_options(),

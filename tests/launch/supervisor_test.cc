@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/comm/address.h"
+#include "lockstep/launch/channel.h"
 
 namespace lockstep::launch {
 namespace {
@@ -32,8 +33,12 @@ class SupervisorTest : public testing::Test {
     dir_ = fs::temp_directory_path() / ("lockstep_supervisor_test." + std::to_string(::getpid()));
     fs::remove_all(dir_);
     fs::create_directories(dir_);
+    ::setenv(kSecret, "for launchers alone", 1);
   }
-  void TearDown() override { fs::remove_all(dir_); }
+  void TearDown() override {
+    ::unsetenv(kSecret);
+    fs::remove_all(dir_);
+  }
 
   // Two ranks for each host. The script has $1: the times a host was told to start again.
   HostJob job(int host, int hosts, const std::string& script) {
