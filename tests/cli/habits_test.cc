@@ -32,6 +32,9 @@ const Habit kHabits[] = {
     {"fit", "here it is `lockstep train FILE`"},
     {"resume out", "here it is `lockstep train FILE --save DIR --resume`"},
     {"continue out", "here it is `lockstep train FILE --save DIR --resume`"},
+    {"chat out", "here it is `lockstep generate DIR --prompt TEXT`"},
+    {"inference", "here it is `lockstep generate DIR --prompt TEXT`"},
+    {"torchrun FILE", "here it is `lockstep launch train FILE --save DIR`"},
     {"version", "here it is `lockstep --version`"},
     {"export out", "here it is `lockstep convert FROM TO`"},
     {"tokenize a.txt", "here it is `lockstep data from-text FILE... --out NAME`"},
@@ -104,8 +107,9 @@ TEST(Habits, AreAnsweredWithWhatToType) {
 // Every command that an answer names is one.
 TEST(Habits, NameCommandsThatThereAre) {
   for (const char* word :
-       {"new", "run", "resume", "version", "export", "tokenize", "search", "profile", "validate",
-        "show", "models", "clusters", "memory", "test", "draw", "eval", "benchmark", "info"}) {
+       {"new",      "run",    "resume",  "chat",     "torchrun",  "version", "export",
+        "tokenize", "search", "profile", "validate", "show",      "models",  "clusters",
+        "memory",   "test",   "draw",    "eval",     "benchmark", "info"}) {
     const std::string told = answer(catalog(), {word}).err;
     const std::size_t at = told.find("here it is `lockstep ");
     ASSERT_NE(at, std::string::npos) << word;
