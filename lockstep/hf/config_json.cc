@@ -544,12 +544,12 @@ std::optional<HfConfig> find_model(const std::string& name, config::Report& repo
     Result<Json> parsed = Json::parse(text->text());
     if (parsed.ok()) json = *std::move(parsed);
   }
-  // A model file of Lockstep in JSON has a family.
-  if (!is_folder && (!json || json->find("model_type") == nullptr)) {
-    std::optional<ModelConfig> model = model::find_model(name, report);
+  // A model file of Lockstep in JSON has a family; who reads it says where it is broken.
+  if (!json || (!is_folder && json->find("model_type") == nullptr)) {
+    std::optional<ModelConfig> model = model::find_model(file, report);
     return model ? std::optional(HfConfig{*std::move(model), {}}) : std::nullopt;
   }
-  std::optional<HfConfig> read = read_config(json.value_or(Json()), file, report, Use::kPrice);
+  std::optional<HfConfig> read = read_config(*json, file, report, Use::kPrice);
   const auto folder = std::filesystem::absolute(file).lexically_normal().parent_path();
   if (read)
     read->model.name = path.filename() == "config.json" || is_folder ? folder.filename().string()

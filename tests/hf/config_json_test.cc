@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <tuple>
 #include <utility>
 
@@ -307,6 +309,21 @@ TEST(ConfigJson, TraitsWithoutAClassAreNamed) {
   wide.heads = 5;
   wide.kv_heads = 1;
   EXPECT_NE(refusal(wide).find("divisible"), std::string::npos);
+}
+
+// The same words whether the file is named or its directory.
+TEST(ConfigJson, ABrokenFileIsToldOnceWithItsPlace) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "broken_config";
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "config.json").string();
+  std::ofstream(file) << R"({"model_type": "mistral", )";
+  for (const std::string& name : {folder.string(), file}) {
+    config::Report report;
+    EXPECT_FALSE(find_model(name, report));
+    EXPECT_EQ(report.num_errors(), 1);
+    EXPECT_EQ(report.first_error().code, Code::kSyntax) << report.text("", false);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
