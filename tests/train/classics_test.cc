@@ -476,9 +476,9 @@ verify::Fault telling_tokens_once() {
       [](exec::StepSums& sums, Inner) { std::ranges::fill(sums.expert_tokens, 0); });
 }
 
-// The loss that balances experts takes its own rows of a sequence for all. Choices of 16 microbatches
-// of one sequence are gathered in two blocks; Norm sums words, which is two calls more, and digests
-// are compared before.
+// The loss that balances experts takes its own rows of a sequence for all. Choices of 16
+// microbatches of one sequence are gathered in two blocks; Norm sums words, which is two calls
+// more, and digests are compared before.
 verify::Fault balancing_own_rows() {
   return planned({.per_step = 34, .at = 1, .axes = {"tp"}, .dtype = DType::kI64});
 }
