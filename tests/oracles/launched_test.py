@@ -97,7 +97,7 @@ def number_of(line):
 class Trials:
     def __init__(self, lockstep, work, rng):
         self.lockstep, self.work, self.rng, self.count = lockstep, work, rng, 0
-        self.took, self.redone = [], []
+        self.took, self.redone, self.ended = [], [], []  # of kills: seconds, steps, seconds until ranks start again
         done = self.launch(TRAIN_ALONE)
         assert done.finish() == 0, done.text()
         self.whole = {number_of(line): line for line in done.steps()}
@@ -138,6 +138,7 @@ class Trials:
         at = job.wait_for(r"; restart \d+ of at most", told)
         if at is None:  # it had come to its end
             return False
+        self.ended.append(job.moments[at] - begun)
         if self.rng.random() < 0.3:  # right after it, too: no figure of this one
             return True
         at = job.wait_for(r"^step \d+ loss", at)
@@ -258,10 +259,11 @@ def main():
             begun = time.monotonic()
             getattr(run, case)(int(count))
             print(f"{case} x {count}: {time.monotonic() - begun:.1f} s", flush=True)
-        took, redone = sorted(run.took), sorted(run.redone)
+        took, redone, ended = sorted(run.took), sorted(run.redone), sorted(run.ended)
         if took:
             print(f"from a kill to the next step: {len(took)} of them, p50 {took[len(took) // 2]:.2f} s, "
-                  f"p99 {took[min(len(took) - 1, len(took) * 99 // 100)]:.2f} s; steps done again: at most {redone[-1]}")
+                  f"p99 {took[min(len(took) - 1, len(took) * 99 // 100)]:.2f} s (until ranks start again: p50 {ended[len(ended) // 2]:.2f} s); "
+                  f"steps done again: at most {redone[-1]}")
     finally:
         shutil.rmtree(work)
 
