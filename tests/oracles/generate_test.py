@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """`lockstep generate` and transformers make the same tokens of the same weights, the likeliest ones and drawn ones, with
-a cache of keys and without: tiny random models of every kind in f32, 200 tokens behind a prompt that is longer than
-windows. The draws are repeated from what lockstep/generate/sampler.h and lockstep/base/random.h promise."""
+a cache of keys and without: tiny random models of every kind in f32, 32 tokens behind a prompt that is longer than
+windows; LOCKSTEP_GENERATE_TOKENS=200 tries more. The draws are repeated from what lockstep/generate/sampler.h and
+lockstep/base/random.h promise."""
 
 import ctypes
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import transformers as t
 import transformers_test as tiny
 
 tiny.POSITIONS = 224
-TOKENS = 200
+TOKENS = int(os.environ.get("LOCKSTEP_GENERATE_TOKENS", "32"))
 PROMPT = [7, 3, 3, 58, 0, 41, 12, 19, 33, 2, 5]
 SAMPLING = {"temperature": 0.7, "top-k": 20, "top-p": 0.9, "seed": 2**40 + 3}
 
