@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <random>
+#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/hmac.h"

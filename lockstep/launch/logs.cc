@@ -4,7 +4,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <tuple>
+#include <utility>
 
 #include "lockstep/base/check.h"
 
