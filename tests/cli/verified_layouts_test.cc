@@ -41,12 +41,12 @@ losses, whole experts on tensor ranks among them: 304 layouts (3.1e-15, 3.2e-13)
 The tables are written by a test that repeats them and fails when a line changes.
 )";
 
-struct Page {
+struct VerifiedRun {
   const char* title;
   const char* words;  // as a reader types them in the project's folder
 };
 
-constexpr Page kPages[] = {
+constexpr VerifiedRun kPages[] = {
     {"Dense, separate head", "verify --layouts pairs --markdown --ranks 4"},
     {"Mixture of experts, head tied to the embedding",
      "verify examples/mixtral.toml --layouts pairs --markdown --ranks 4 --set model.tied=true "
@@ -55,7 +55,7 @@ constexpr Page kPages[] = {
 // Both models at once: ranks of small worlds leave a core idle now and then.
 TEST_F(VerifiedLayouts, AreThoseOfThePage) {
   std::vector<std::future<Ran>> running;
-  for (const Page& page : kPages)
+  for (const VerifiedRun& page : kPages)
     running.push_back(std::async(std::launch::async, [this, &page] {
       std::string words = page.words;
       if (const auto at = words.find("examples/"); at != std::string::npos)
