@@ -53,6 +53,7 @@ std::vector<std::string> nearest(std::string_view word, std::span<const std::str
     if (!is_within(allowed, word, name)) continue;
     // Two edits turn a two-letter word into any other, so short names ask for a shared letter.
     const int distance = edit_distance(word, name);
+    if (distance == 0 && !name.empty()) return {name};
     if (distance < static_cast<int>(std::max(word.size(), name.size())))
       found.emplace_back(distance, name);
   }

@@ -17,7 +17,8 @@ int edit_distance(std::string_view a, std::string_view b);
 bool is_within(int limit, std::string_view a, std::string_view b);
 
 // The names within 2 edits of `word` (1 for words of up to 3 letters), nearest first, equal ones in
-// the given order; failing those, names that begin with it. At most `limit`.
+// the given order, or the one that differs in no letter alone; failing those, names that begin with
+// it. At most `limit`.
 std::vector<std::string> nearest(std::string_view word, std::span<const std::string> names,
                                  std::size_t limit = 3);
 

@@ -267,7 +267,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{{"config", "check", "--sett", "a=1", "x"},
                             ExitCode::kUsage,
                             "error[LS0002]: `lockstep config check` has no option `--sett`",
-                            "did you mean `--set`?"},
+                            "did you mean `--set`, `--seq` or `--seed`?"},
                     Mistake{{"config", "check", "-set=a", "x"},
                             ExitCode::kUsage,
                             "error[LS0002]: `lockstep config check` has no option `-set`",

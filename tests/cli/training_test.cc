@@ -246,7 +246,7 @@ TEST(Refused, IsWhatCanNotBeMeant) {
   const Case cases[] = {
       {{"train", file}, kUsage, "error[LS0105]: `data.files` is missing"},
       {{"train", "missing.toml", "--mock-data"}, kEnvironment, "error[LS0004]"},
-      {{"train", "--mock-data"}, kUsage, "`model.name` is missing"},
+      {{"train", "--mock-data"}, kUsage, "there is nothing to train: name a run file"},
       {{"train", file, "--every", "0"}, kUsage, "--every must be at least 1"},
       {set("layout.tp=8"), kUsage, "tp = 8 does not divide the 4 heads of tiny"},
       {set("train.dtype=fp16"), kUsage, "it needs loss scaling"},

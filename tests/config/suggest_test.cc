@@ -62,7 +62,8 @@ TEST(Nearest, FindsMisspeltNamesAndNothingFarAway) {
 
 TEST(Nearest, PutsTheClosestFirstAndCompletesPrefixes) {
   const std::vector<std::string> names = {"abcdef", "abcdxx", "abcdefx"};
-  EXPECT_EQ(nearest("abcdef", names).front(), "abcdef");
+  EXPECT_EQ(nearest("abcdeg", names).front(), "abcdef");
+  EXPECT_EQ(nearest("ABCDEF", names), std::vector<std::string>{"abcdef"});
   EXPECT_EQ(nearest("hid", kNames), std::vector<std::string>{"hidden"});
 }
 
