@@ -80,6 +80,7 @@ void for_each_unit(const spec::Spec& spec, const Ways& ways, comm::World& world,
   model::UnitSizes sizes = job.workspace.unit;
   sizes.batch = 2, sizes.seq = 12, sizes.head_chunk = 5;
   sizes.tp = ways.tp, sizes.cp = ways.cp, sizes.context = ways.context, sizes.ep = ways.ep;
+  sizes.etp.reset();  // tensor ranks share every expert
   sizes.drop = {.attn_normed = true, .product = true};
   const Rope rope(model.config, sizes.seq, type, device);
   const at::Tensor rows = at::randn({sizes.tokens(), model.config.hidden}).to(type).to(device);
