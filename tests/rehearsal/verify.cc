@@ -84,7 +84,11 @@ std::vector<Finding> check_devices() {
   return findings;
 }
 
-constexpr cli::Engine kEngine = {train, verify, nullptr, comm::backends, check, check_devices};
+constexpr cli::Engine kEngine = {.train = train,
+                                 .verify = verify,
+                                 .backends = comm::backends,
+                                 .check = check,
+                                 .check_devices = check_devices};
 
 }  // namespace
 }  // namespace lockstep::rehearsal
