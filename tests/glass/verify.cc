@@ -15,7 +15,7 @@ Result<cli::ExitCode> run(const cli::Args& args, cli::Output& output) {
   return verify_on({"glass", install, new_wires}, args, output);
 }
 
-constexpr cli::Engine kEngine = {run, run, run};
+constexpr cli::Engine kEngine = {.train = run, .verify = run, .calibrate = run};
 
 }  // namespace
 }  // namespace lockstep::glass
