@@ -87,7 +87,8 @@ class SupervisorTest : public testing::Test {
 
 TEST_F(SupervisorTest, AJobThatFailsOnceIsStartedAgain) {
   const Verdict verdict =
-      start(job(0, 1, "test $1$RANK = first1 && kill -9 $$; test $1 = again || sleep 100")).get();
+      start(job(0, 1, "test $1$RANK = first1 && kill -9 $$; test $1 = again || exec sleep 100"))
+          .get();
   EXPECT_EQ(verdict.exit_code, 0);
   EXPECT_NE(
       told().find("was ended by signal 9 (Killed); restart 1 of at most 5, from the beginning"),
@@ -96,7 +97,7 @@ TEST_F(SupervisorTest, AJobThatFailsOnceIsStartedAgain) {
 }
 
 TEST_F(SupervisorTest, AnExitCodeThatWouldComeAgainIsTheJobs) {
-  const Verdict verdict = start(job(0, 1, "test $RANK = 0 && exit 2; sleep 100")).get();
+  const Verdict verdict = start(job(0, 1, "test $RANK = 0 && exit 2; exec sleep 100")).get();
   EXPECT_EQ(verdict.exit_code, 2);
   EXPECT_NE(verdict.error->message.find("rank 0 on "), std::string::npos);
 }
@@ -105,7 +106,7 @@ TEST_F(SupervisorTest, AnExitCodeThatWouldComeAgainIsTheJobs) {
 TEST_F(SupervisorTest, HostsStartTogetherUnderAnotherPortEachTime) {
   const std::string script =
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE >>places; echo $MASTER_PORT >>$1; "
-      "test -z $LOCKSTEP_LAUNCH_SECRET || exit 3; test $1 = again || sleep 100";
+      "test -z $LOCKSTEP_LAUNCH_SECRET || exit 3; test $1 = again || exec sleep 100";
   auto first = start(job(0, 2, script));
   auto second = start(job(1, 2, "test $1$RANK = first3 && { sleep 0.2; kill -9 $$; }; " + script));
   EXPECT_EQ(first.get().exit_code, 0);
