@@ -9,6 +9,8 @@
 #include <span>
 #include <string_view>
 
+#include "lockstep/base/units.h"
+
 namespace lockstep::cli {
 namespace {
 
