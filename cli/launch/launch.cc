@@ -65,6 +65,10 @@ Result<void> check_options(const Args& train, const Args& launch) {
   if (train.flag("processes"))
     return refuse("`train --processes` starts its ranks itself, as `launch` does",
                   "leave --processes out");
+  for (const char* option : {"text", "dry-run"})
+    if (train.has(option))
+      return refuse(join_parts("`train --", option, "` is for one start, not for ranks"),
+                    "`lockstep train` takes it; of a text `lockstep data from-text` makes tokens");
   if (launch.integer("max-restarts") == 0) return {};
   for (const char* option : {"save", "save-interval"})
     if (!train.has(option))

@@ -31,6 +31,8 @@ TEST(Launch, WhatCannotBeRestartedOrStartedIsRefused) {
            {words("", ""), "`train` has no --save:"},
            {words("", "--save /tmp/no-such"), "`train` has no --save-interval:"},
            {words("", saves + "--processes"), "starts its ranks itself"},
+           {words("", saves + "--text a.txt"), "`train --text` is for one start, not for ranks"},
+           {words("", saves + "--dry-run"), "`train --dry-run` is for one start, not for ranks"},
            {words("", saves + "--help"), "are not for ranks"},
            {words("", saves + "--max-restarts 3"),
             "`lockstep train` has no option `--max-restarts`"},

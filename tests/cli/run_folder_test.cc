@@ -98,6 +98,10 @@ TEST_F(RunFolder, TextIsRefusedBesideWhatSaysOtherwise) {
                             "train --text my.txt --save out --set train.steps=0"})
     EXPECT_EQ(run(words).code, 2) << words;
   EXPECT_EQ(run("train --text nosuch.txt --save out").code, 3);
+  const Ran rank = run("train --text my.txt --save other",
+                       "RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1");
+  EXPECT_EQ(rank.code, 2);  // nobody makes the tokens
+  EXPECT_NE(rank.err.find("`lockstep data from-text`"), std::string::npos) << rank.err;
   EXPECT_EQ(run("train --text my.txt --save out").code, 3);  // shorter than a sequence
 }
 

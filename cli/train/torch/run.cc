@@ -105,6 +105,8 @@ Result<void> use_text(const Args& args, config::Document& document, config::Repo
   if (!args.has("save"))
     return Error{Code::kConflict, "--text, but there is no --save",
                  "tokens of the text are written into the folder of the run: add --save DIR"};
+  if (is_rank() && !std::filesystem::exists(text_tokens(args) + ".idx"))
+    return beside("a launcher", "make token files first: `lockstep data from-text`");
   if (args.flag("mock-data")) return beside("--mock-data", "leave one of them out");
   if (args.flag("dry-run"))
     return beside("--dry-run", "a dry run writes no tokens: `lockstep data from-text` does");
