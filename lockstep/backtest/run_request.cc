@@ -164,7 +164,8 @@ std::vector<Drop> drops_of(const PublishedRun& run, const cost::Stack& stack, in
 Result<std::vector<int>> microbatches_of(const PublishedRun& run, const PriceRequest& r) {
   const std::int64_t own = r.global_batch / r.dp;
   if (run.text("micro_batch").empty()) {
-    // torchtitan cuts a batch into as many as there are ranks (pipeline_parallel_microbatches).
+    // torchtitan cuts a batch into as many as there are ranks (pipelining_utils.py of 9dec370,
+    // pipeline_parallel_microbatches).
     if (is_torchtitan(run) && own % r.pp == 0) return std::vector{static_cast<int>(own / r.pp)};
     std::vector<int> sizes;
     for (const int size : {1, 2, 4, 8})
@@ -289,7 +290,7 @@ void set_experts(const PublishedRun& run, const ModelShape& shape, PriceRequest&
 }
 
 // In a pipeline torchtitan gathers parameters once a step and sums whole gradients in f32
-// (reshard_after_forward "default", torchtitan/models/llama/parallelize_llama.py).
+// (reshard_after_forward, torchtitan/parallelisms/parallelize_llama.py of 9dec370, 2024).
 void keep_gathered(PriceRequest& r) {
   r.zero = 2;
   r.stack.weight_bytes = 2, r.stack.optimizer_bytes = 12;

@@ -128,6 +128,10 @@ void set_overlap(const PublishedRun& run, int zero, cost::Stack& stack) {
 
 void set_states(const PublishedRun& run, int zero, cost::Stack& stack) {
   stack.expandable_segments = is_torchtitan(run);  // its run_train.sh asks for them
+  // PyTorch's pipelines let go of what stages sent in May 2025 and of logits that autumn (its pull
+  // requests 153383 and 165822).
+  stack.torch_pipeline = stack.reduce_each_chunk = is_torchtitan(run);
+  stack.holds_outputs = is_torchtitan(run) && year_of(run) < 2025;
   const bool deepspeed = is_deepspeed(run);
   // Sixteen-bit gradients: DeepSpeed in fp16, Megatron-LM before its f32 main gradients of 2022,
   // and sharded optimizers in bf16, unless the source speaks of f32 gradients.

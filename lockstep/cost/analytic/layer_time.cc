@@ -87,9 +87,9 @@ void add_expert(const PriceRequest& r, LayerTime& layer) {
   if (r.stack.narrow_dispatch && r.precision == Precision::kFp8) layer.expert *= 0.75;
   if (layer.again) layer.expert *= 1.5;
   if (!r.stack.overlap_expert) return;
-  // DeepSeek-V3 (arXiv 2412.19437), section 3.2: a forward pass and a backward pass of another
-  // microbatch hide each other's exchanges, which run on 20 of 132 processors. What fills and
-  // drains the pipeline has no partner, and is taken to have one.
+  // DeepSeek-V3 (arXiv 2412.19437), sections 3.2.1 and 3.5.1: a forward pass and a backward pass of
+  // another microbatch hide each other's exchanges, which run on 20 of 132 processors. What fills
+  // and drains the pipeline has no partner, and is taken to have one.
   constexpr double kOfProcessors = 20.0 / 132;
   const ComputeTime& compute = layer.compute;
   const double beside = compute.forward + compute.backward + compute.recompute;

@@ -147,6 +147,9 @@ void add_states(const PriceRequest& r, const StageSplit& split, int stage, Memor
   // reduced.
   const bool whole_grads = r.zero == 2 && r.microbatches() > 1 && !r.stack.reduce_each_microbatch;
   memory.grads = share(whole_grads ? 4 : 2, r.stack.grad_bytes);
+  // With no more microbatches than ranks each chunk has seen all of them before the next begins.
+  if (r.stack.reduce_each_chunk && whole_grads && r.microbatches() <= r.pp)
+    memory.grads = (memory.grads + (r.chunks - 1) * share(2, r.stack.grad_bytes)) / r.chunks;
   if (r.dp > 1) memory.grads += r.stack.ddp_buckets * (own.dense + own.expert);
   memory.optimizer = share(1, r.stack.optimizer_bytes);
 }
@@ -200,6 +203,20 @@ double logit_bytes(const PriceRequest& r) {
   // In f32 once more where ranks share the vocabulary: gathered, or by PyTorch's loss_parallel(),
   // which adds the softmax to the gradient out of place (bench/backtest/README.md).
   return 12 + element_bytes(r) + (r.stack.loss == Loss::kTorch && r.tp > 1 ? 4 : 0);
+}
+
+// What PyTorch's pipelines hold for all microbatches of a step, those in flight and `columns` of
+// the logits of one aside: the first block's input is in its own buffer. REQUIRES: pp > 1.
+double pipeline_buffers(const PriceRequest& r, int stage, double columns) {
+  const double m = static_cast<double>(r.microbatches());
+  const double one = element_bytes(r) * r.tokens() * r.shape->hidden / (r.sp ? r.tp : 1);
+  const double inputs = r.chunks - (stage == 0 ? 1 : 0);
+  const double outputs = r.chunks - (holds_head(r, stage) ? 1 : 0);
+  double bytes = one * (inputs * std::max(0.0, m - in_flight(r, stage)) + outputs * m);
+  if (r.stack.holds_outputs)
+    bytes += one * outputs * m +
+             (holds_head(r, stage) ? element_bytes(r) * r.tokens() * columns * (m - 1) : 0);
+  return bytes;
 }
 
 }  // namespace
@@ -256,6 +273,7 @@ Memory stage_memory(const PriceRequest& r, const StageSplit& split, int stage) {
     memory.event = PeakEvent::kBlockBackward;
   }
   memory.transients += r.stack.bucket_bytes;
+  if (r.stack.torch_pipeline && r.pp > 1) memory.transients += pipeline_buffers(r, stage, columns);
   if (!memory.is_host)
     memory.holes = holes_share(r.drop.block && !r.stack.expandable_segments
                                    ? recomputed / std::max(1.0, layers)

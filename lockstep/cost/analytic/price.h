@@ -98,6 +98,13 @@ struct Stack {
   bool expandable_segments = false;     // of PyTorch's allocator, whose holes are filled then
   bool reduce_each_microbatch = false;  // ZeRO-2: gradients are reduced after every backward pass
   bool even_stages = false;             // every pipeline stage has as many layers
+  // PyTorch's pipelines: every microbatch of a step has buffers of its own for what a stage
+  // receives.
+  bool torch_pipeline = false;
+  bool holds_outputs = false;  // and what stages send, and logits, are held until the step ends
+  // Whole gradients of a chunk are reduced when it has seen all microbatches. Memory may then fall
+  // where a microbatch grows, so that nothing that is sought has it.
+  bool reduce_each_chunk = false;
   RecomputeCount recompute_count = RecomputeCount::kEachStage;
   bool operator==(const Stack&) const = default;
 };

@@ -30,7 +30,8 @@ Stack megatron_stack(int zero) {
   return stack;
 }
 
-// Stages 1 and 2 keep the gathered bf16 weights beside the f32 shard: the default's bytes.
+// Stages 1 and 2 keep the gathered bf16 weights beside the f32 shard: the default's bytes. Buffers
+// of pipelines: torch 2.13, distributed/pipelining/stage.py (args_recv_info, grad_recv_info).
 Stack torchtitan_stack(int zero) {
   Stack stack;
   set_habits(kFittedHabits, StackClass::kTuned, stack);
@@ -38,6 +39,7 @@ Stack torchtitan_stack(int zero) {
   if (zero >= 3) set_fsdp_states(stack);
   stack.torch_attention = true;
   stack.expandable_segments = true;  // run_train.sh asks for them
+  stack.torch_pipeline = true;
   stack.recompute_count = RecomputeCount::kAllOrNone;
   return stack;
 }
@@ -129,9 +131,11 @@ Stack llmc_stack(int) {
   return stack;
 }
 
-// arXiv 2412.19437: exchanges hidden by DualPipe (section 3.2), tokens dispatched and inputs of
-// products kept in 8 bits, moments in bf16 (section 3.3). That routers' weights multiply inside
-// experts is inferred: combining adds up alone (DeepEP).
+// arXiv 2412.19437: exchanges hidden by DualPipe (section 3.2.1), tokens and gradients dispatched
+// in 8 bits and combined in 16, inputs of products kept in 8, moments in bf16 beside f32 weights
+// and gradients (section 3.3.3). What attention's output product reads is kept in 12 bits there
+// (E5M6), in 8 here. That routers' weights multiply inside experts is inferred: combining adds up
+// alone (DeepEP).
 Stack deepseek_stack(int) {
   Stack stack;
   set_habits(kFittedHabits, StackClass::kTuned, stack);

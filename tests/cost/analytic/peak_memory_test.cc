@@ -304,6 +304,39 @@ TEST(PeakMemory, BucketsAreAsLargeAsGradients) {
   }
 }
 
+// PyTorch's pipelines, 8 microbatches of one sequence on 4 ranks, 2 tensor ranks: a tensor between
+// stages is 2 x 8192 x 4096 / 2 bytes. The second rank receives 8 from below, of which 3 are in
+// flight, and 8 from above; the last 7 that are not in flight, and holds logits of 7.
+TEST(PeakMemory, PipelinesOfTorchHaveABufferForEachMicrobatch) {
+  Rig rig("llama3-8b", "h100:8");
+  PriceRequest& r = rig.request;
+  r.tp = 2, r.pp = 4, r.seq = 8192, r.global_batch = 8;
+  const auto bytes = [&](int stage) { return stage_memory(r, stage).transients; };
+  const double one = 8192. * 4096, logits = 2. * 8192 * padded_vocab(r) / 2;
+  const std::vector<double> without = {bytes(0), bytes(1), bytes(2), bytes(3)};
+  r.stack.torch_pipeline = true;
+  EXPECT_DOUBLE_EQ(bytes(0) - without[0], 8 * one);
+  EXPECT_DOUBLE_EQ(bytes(1) - without[1], (8 - 3 + 8) * one);
+  EXPECT_DOUBLE_EQ(bytes(3) - without[3], 7 * one);
+  r.stack.holds_outputs = true;
+  EXPECT_DOUBLE_EQ(bytes(1) - without[1], (8 - 3 + 8 + 8) * one);
+  EXPECT_DOUBLE_EQ(bytes(3) - without[3], 7 * one + 7 * logits);
+}
+
+// Two chunks whose gradients are whole one after the other, where no more microbatches are than
+// ranks; where there are more, both are.
+TEST(PeakMemory, ChunksMayReduceOneByOne) {
+  Rig rig("llama3-8b", "h100:32");
+  PriceRequest& r = rig.request;
+  r.pp = 4, r.dp = 8, r.zero = 2, r.chunks = 2, r.global_batch = 32;
+  r.schedule = &pipeline::row("interleaved");
+  const double both = stage_memory(r, 1).grads;
+  r.stack.reduce_each_chunk = true;
+  EXPECT_DOUBLE_EQ(stage_memory(r, 1).grads, both * (1 + 1. / 8) / 2);
+  r.global_batch = 64;
+  EXPECT_DOUBLE_EQ(stage_memory(r, 1).grads, both);
+}
+
 // Latent attention: 128 heads of 192, 192 and 128, which come back from latents by products that
 // are a tenth of a whole projection's.
 TEST(PeakMemory, LatentsAreKeptAndTheirProductsAreNot) {
