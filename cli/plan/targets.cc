@@ -24,21 +24,25 @@ double peak(const cluster::DeviceType& device, cost::Precision precision) {
 
 class Choosing {
  public:
-  Choosing(const Args& args, PlanRequest& request) : args_(args), request_(request) {
+  Choosing(const Args& args, PlanRequest& request)
+      : args_(args),
+        request_(request),
+        is_fewest_(args.has("target-days")),
+        counts_(device_counts(request.cluster)) {
     const planner::Question& q = request.question;
+    const double tokens = args_.real("tokens");
     const double flops = 3 * cost::forward_flops(request.shape, static_cast<double>(q.seq)).matmul;
-    device_days_ = args.real("tokens") * flops / peak(request.cluster.device, q.precision) / 86400;
+    device_days_ = tokens * flops / peak(request.cluster.device, q.precision) / 86400;
+    steps_ = tokens / (static_cast<double>(q.seq) * static_cast<double>(q.global_batch));
   }
 
   std::optional<Error> run() {
-    const std::vector<std::int64_t> counts = device_counts(request_.cluster);
-    if (args_.has("target-days"))
-      fewest(counts);
+    if (is_fewest_)
+      fewest();
     else
-      fastest(counts);
-    std::ranges::sort(request_.tried, {}, &DeviceTrial::devices);
+      fastest();
     if (!chosen_) {
-      if (request_.tried.empty()) trial(counts.back());
+      if (request_.tried.empty()) trial(counts_.back());
       return missed();
     }
     say();
@@ -53,42 +57,57 @@ class Choosing {
     return cluster::resized(request_.cluster, devices).value();
   }
 
-  double least_days(std::int64_t devices) const {
-    return device_days_ / static_cast<double>(devices);
+  planner::Question question_on(const cluster::Cluster& cluster) const {
+    planner::Question question = request_.question;
+    question.cluster = &cluster;
+    question.devices = cluster.count;
+    return question;
   }
 
-  bool meets(const DeviceTrial& trial) const {
-    return trial.days && (!args_.has("target-days") || *trial.days <= args_.real("target-days")) &&
-           (!args_.has("max-cost") || *trial.money <= args_.real("max-cost"));
+  // Whether a run of so many days would do; without --target-days also whether it would be faster
+  // than the one that is chosen.
+  bool would_do(std::int64_t devices, double days) const {
+    const double most = is_fewest_ ? args_.real("target-days")
+                        : chosen_  ? *chosen_->days
+                                   : std::numeric_limits<double>::infinity();
+    const double hours = days * 24 * static_cast<double>(devices);
+    return days <= most &&
+           (!args_.has("max-cost") || hours * args_.real("price") <= args_.real("max-cost"));
+  }
+
+  // By bounds alone, the cheap one first.
+  bool might_do(std::int64_t devices) const {
+    if (!would_do(devices, device_days_ / static_cast<double>(devices))) return false;
+    const cluster::Cluster cluster = sized(devices);
+    return would_do(devices, steps_ * planner::least_seconds(question_on(cluster)) / 86400);
   }
 
   const DeviceTrial& trial(std::int64_t devices) {
+    const auto known = std::ranges::find(request_.tried, devices, &DeviceTrial::devices);
+    if (known != request_.tried.end()) return *known;
     const cluster::Cluster cluster = sized(devices);
-    planner::Question question = request_.question;
-    question.cluster = &cluster;
-    question.devices = devices;
     DeviceTrial made{.devices = devices};
-    if (const planner::Sought found = planner::seek(question); !found.best.empty()) {
+    if (const auto found = planner::seek(question_on(cluster)); !found.best.empty()) {
       const RunCost cost = run_cost(args_, row_of(args_, found.best.front()));
       made.days = cost.days;
       made.money = cost.money;
     }
-    return request_.tried.emplace_back(made);
+    const auto at = std::ranges::lower_bound(request_.tried, devices, {}, &DeviceTrial::devices);
+    return *request_.tried.insert(at, made);
   }
 
-  void fewest(const std::vector<std::int64_t>& counts) {
-    for (const std::int64_t devices : counts)
-      if (least_days(devices) <= args_.real("target-days"))
-        if (const DeviceTrial& one = trial(devices); meets(one))
-          return chosen_.emplace(one), void();
+  bool does(const DeviceTrial& trial) const {
+    return trial.days && would_do(trial.devices, *trial.days);
   }
 
-  void fastest(const std::vector<std::int64_t>& counts) {
-    for (const std::int64_t devices : counts | std::views::reverse) {
-      if (chosen_ && least_days(devices) >= *chosen_->days) return;
-      const DeviceTrial& one = trial(devices);
-      if (meets(one) && (!chosen_ || *one.days < *chosen_->days)) chosen_ = one;
-    }
+  void fewest() {
+    for (const std::int64_t devices : counts_)
+      if (might_do(devices) && does(trial(devices))) return chosen_.emplace(trial(devices)), void();
+  }
+
+  void fastest() {
+    for (const std::int64_t devices : counts_ | std::views::reverse)
+      if (might_do(devices) && does(trial(devices))) chosen_ = trial(devices);
   }
 
   std::string target() const {
@@ -107,31 +126,32 @@ class Choosing {
 
   // With the nearest that will not do.
   void say() {
-    const bool few = args_.has("target-days");
-    std::string text = join_parts(taken(*chosen_), ": of the numbers tried the ",
-                                  few ? "fewest" : "fastest", " that train ", target());
-    const auto at = std::ranges::find(request_.tried, chosen_->devices, &DeviceTrial::devices);
-    if (few && at != request_.tried.begin()) text += "; " + taken(*std::prev(at));
-    if (!few && at + 1 < request_.tried.end()) text += "; " + taken(*std::next(at));
+    std::string text = join_parts(taken(*chosen_), ": of the numbers looked at the ",
+                                  is_fewest_ ? "fewest" : "fastest", " that train ", target());
+    const auto at = std::ranges::find(counts_, chosen_->devices);
+    if (is_fewest_ && at != counts_.begin()) text += "; " + taken(trial(*std::prev(at)));
+    if (!is_fewest_ && at + 1 < counts_.end()) text += "; " + taken(trial(*std::next(at)));
     request_.notes.push_back(std::move(text));
   }
 
   Error missed() const {
     const DeviceTrial* best = &request_.tried.back();
     for (const DeviceTrial& one : request_.tried)
-      if (one.days && (!best->days || (args_.has("target-days") ? *one.days < *best->days
-                                                                : *one.money < *best->money)))
+      if (one.days &&
+          (!best->days || (is_fewest_ ? *one.days < *best->days : *one.money < *best->money)))
         best = &one;
     return {Code::kTargetMissed,
             join_parts(request_.model.name, " on at most ",
                        counted(request_.cluster.count, "device"), " does not train ", target()),
             join_parts("the nearest: ", taken(*best),
-                       args_.has("target-days") ? "; or name a larger --cluster" : "")};
+                       is_fewest_ ? "; or name a larger --cluster" : "")};
   }
 
   const Args& args_;
   PlanRequest& request_;
-  double device_days_ = 0;  // at the devices' peak
+  const bool is_fewest_;
+  const std::vector<std::int64_t> counts_;
+  double device_days_ = 0, steps_ = 0;  // days at the devices' peak
   std::optional<DeviceTrial> chosen_;
 };
 
@@ -142,7 +162,7 @@ std::vector<std::int64_t> device_counts(const cluster::Cluster& cluster) {
   std::vector<std::int64_t> counts = {cluster.count};
   for (std::int64_t power = 1; power <= cluster.count; power *= 2) {
     if (power < node) counts.push_back(power);
-    for (const std::int64_t odd : {1, 3, 5})
+    for (std::int64_t odd = 1; odd < 2 * kNodes; odd += 2)
       if (node * odd * power < cluster.count) counts.push_back(node * odd * power);
   }
   std::erase_if(counts, [&](std::int64_t count) { return !cluster::resized(cluster, count).ok(); });

@@ -121,6 +121,12 @@ class Seeker {
 
 Sought seek(const Question& question) { return Seeker(question).run(); }
 
+double least_seconds(const Question& question) {
+  const Walk walked = walk(Lattice(question), 1, 1);
+  return walked.best.empty() ? std::numeric_limits<double>::infinity()
+                             : walked.best.front().hoped / kGain;
+}
+
 std::optional<Finalist> seek_one(const Question& question) {
   const double capacity = cost::capacity_bytes(question.cluster->device);
   Question asked = question;

@@ -20,6 +20,10 @@ struct Sought {
 
 Sought seek(const Question& question);
 
+// Seconds that no layout of seek() takes less than, found without a simulation: the best closed
+// form, over the most that a simulation is faster. Infinite where none fits.
+double least_seconds(const Question& question);
+
 // The first of them; where none fits, the one that needs least memory: the first on devices that by
 // closed form are just large enough. Absent where nothing divides.
 std::optional<Finalist> seek_one(const Question& question);

@@ -46,6 +46,7 @@ void nothing_beats_the_answer(int rounds) {
     const double fastest = fastest_of(found), choice = found.front().seconds;
     chosen_for_axes += choice > fastest ? 1 : 0;
     ASSERT_LE(choice, fastest * (1 + kTold)) << random.name();
+    EXPECT_LE(least_seconds(q), fastest) << random.name();
     for (const pipeline::CatalogRow* row : planned_schedules()) {
       Question one = q;
       one.schedules = {row};
