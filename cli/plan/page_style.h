@@ -107,7 +107,7 @@ footer { margin-top: 2rem; color: var(--dim); font-size: .8125rem; }
   body { max-width: none; padding: 0; font-size: 1rem; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   section { margin-top: 1.2rem; padding-top: 1rem; }
-  h2, h3, thead { break-after: avoid; }
+  h2, h3, h3 + p, thead { break-after: avoid; }
   tr, .bar, .figure, .tiles > div, #answer, .range, li { break-inside: avoid; }
   th, td { padding: .2rem .7rem .2rem 0; }
   .figure svg { min-width: 0; }
