@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/model/states.h"
 #include "cli/model/unit.h"
 #include "cli/table.h"
 #include "cli/verb.h"
@@ -34,23 +35,6 @@ using model::UnitKind;
 
 // Sequences are priced at the model's length, but not beyond what pretraining mostly uses.
 constexpr std::int64_t kLongestDefaultSeq = 8192;
-
-// "2.524 TFLOP": four digits and a decimal prefix.
-std::string four_digits(double value, const char* unit) {
-  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
-  std::size_t step = 0;
-  for (; value >= 999.95 && step + 1 < std::size(kPrefixes); ++step) value /= 1000;
-  return strf("%#.4g %s%s", value, kPrefixes[step], unit);
-}
-
-// "405.9B"
-std::string billions(std::int64_t number) {
-  const auto value = static_cast<double>(number);
-  if (value >= 999.5e9) return strf("%#.4gT", value / 1e12);
-  if (value >= 999.5e6) return strf("%#.4gB", value / 1e9);
-  if (value >= 999.5e3) return strf("%#.4gM", value / 1e6);
-  return strf("%#.4gk", value / 1e3);
-}
 
 // The units with different parameters, in the order in which they first appear.
 struct Part {
@@ -280,8 +264,9 @@ Result<ExitCode> list_models(Output& output) {
 }
 
 Result<ExitCode> run_model(const Args& args, Output& output) {
-  LS_TRY(check_alone(args, {"fields", "seq", "unit", "MODEL"}));
+  LS_TRY(check_alone(args, {"fields", "seq", "unit", "dp", "MODEL"}));
   LS_TRY(check_unit_options(args));
+  LS_TRY(check_state_options(args));
   if (args.flag("list")) return list_models(output);
   if (args.flag("fields") && output.json)
     return print_json(output, config::fields_json(model::model_fields()));
@@ -301,6 +286,7 @@ Result<ExitCode> run_model(const Args& args, Output& output) {
   const std::int64_t seq = args.has("seq")
                                ? args.integer("seq")
                                : std::min(model.config.max_positions, kLongestDefaultSeq);
+  if (args.has("dp")) return print_states(args, output, model);
   if (args.has("unit")) return print_unit(args, output, model, seq);
   if (output.json) return print_json(output, model_json(model, seq));
   const ParamCount all = count(model);
@@ -326,17 +312,20 @@ Verb model_verb() {
           .between(1, 1e9)
           .with(Suffixes::kBinary)};
   for (Option& option : unit_options()) options.push_back(std::move(option));
+  for (Option& option : state_options()) options.push_back(std::move(option));
   return {.name = "model",
           .summary = "Parameters, FLOPs and states of a model",
           .description =
               "A model is a known name or a file with its sizes (`--fields` lists its keys). FLOPs "
               "of attention are given in both conventions in use: counting only the keys a query "
               "may see, and ignoring the mask. Training costs three forward passes. States are "
-              "those of one unsharded copy.",
+              "those of one unsharded copy, but with --dp.",
           .examples = {{"lockstep model llama3-405b", "the sizes of a known model"},
                        {"lockstep model llama3-405b --seq 131072", "the cost of long sequences"},
                        {"lockstep model llama3-8b --unit block --tp 2 --sp",
                         "what a block does, part by part"},
+                       {"lockstep model llama3-8b --dp 64",
+                        "what ZeRO leaves of the states on each of 64 ranks"},
                        {"lockstep model --list", "the known models"}},
           .options = std::move(options),
           .positionals = {{.name = "MODEL",

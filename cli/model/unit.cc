@@ -4,6 +4,7 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -131,13 +132,18 @@ Result<model::UnitSizes> sizes_of(const Args& args, const model::ModelConfig& co
   return sizes;
 }
 
+// How a model is cut, and in which type, also says what data ranks keep.
+bool goes_with_states(const Args& args, std::string_view name) {
+  return args.has("dp") && (name == "tp" || name == "dtype");
+}
+
 }  // namespace
 
 std::vector<Option> unit_options() {
   return {
       choice("unit", "UNIT", {"embed", "block", "head"},
              "Print the passes of a unit, part by part, as one rank runs them"),
-      integer("tp", "N", "With --unit: tensor ranks (default 1)").between(1, 1e6),
+      integer("tp", "N", "With --unit or --dp: tensor ranks (default 1)").between(1, 1e6),
       flag("sp", "With --unit: sequence parallelism"),
       integer("cp", "N", "With --unit: ranks that share a sequence (default 1)").between(1, 1e6),
       choice("cp-comm-type", "TYPE", {"ring", "gather", "ulysses"},
@@ -146,12 +152,13 @@ std::vector<Option> unit_options() {
       integer("etp", "N", "With --unit: tensor ranks that share an expert (default all)")
           .between(1, 1e6),
       integer("mbs", "N", "With --unit: sequences in a microbatch (default 1)").between(1, 1e6),
-      choice("dtype", "TYPE", {"bf16", "f32", "f64"}, "With --unit: of weights (default bf16)")};
+      choice("dtype", "TYPE", {"bf16", "f32", "f64"},
+             "With --unit or --dp: of weights (default bf16)")};
 }
 
 Result<void> check_unit_options(const Args& args) {
   for (const char* name : {"tp", "sp", "cp", "cp-comm-type", "ep", "etp", "mbs", "dtype"})
-    if (args.has(name) && !args.has("unit"))
+    if (args.has(name) && !args.has("unit") && !goes_with_states(args, name))
       return Error{Code::kBadOptionValue,
                    join_parts("--", name, " says how a unit runs, but no --unit is given"),
                    "add --unit block"};

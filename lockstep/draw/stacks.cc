@@ -170,6 +170,7 @@ class StackPicture {
 
   // Above the bars, where it can be read beside them.
   std::string axis(double top) const {
+    if (stacks_.limit_name.empty()) return "";
     const std::string name = stacks_.limit_name + " " + amount(stacks_.limit);
     if (bars_.limit_is_far)
       return svg_text(left_ + kPlot, top - 8, kTextSize, name, " text-anchor=\"end\"");
@@ -207,7 +208,7 @@ class StackDrawing {
     // The limit takes a column of its own.
     columns_ = style.width - label_ - 1 - 1 - (2 + number_) - note_;
     scale_ = bars_.extent > 0 ? columns_ / bars_.extent : 0;
-    if (!bars_.limit_is_far) limit_ = column(stacks.limit);
+    if (!bars_.limit_is_far && !stacks.limit_name.empty()) limit_ = column(stacks.limit);
   }
 
   std::string draw() const {
@@ -267,6 +268,7 @@ class StackDrawing {
       items.push_back(
           {cell(static_cast<int>(part)) + " " + name, 2 + static_cast<int>(name.size())});
     }
+    if (stacks_.limit_name.empty()) return flowed(items, 2, style_.width);
     const std::string name =
         printable(stacks_.limit_name) + strf(" %.1f ", stacks_.limit) + stacks_.unit;
     const bool is_drawn = limit_ != kNoPart;

@@ -31,7 +31,7 @@ struct Stacks {
       parts;                   // at most kMostStackParts; those of size 0 everywhere are not named
   std::vector<StackRow> rows;  // one or more
   double limit = 0;
-  std::string limit_name;  // "a device has"
+  std::string limit_name;  // "a device has"; empty: there is no limit
 };
 inline constexpr std::size_t kMostStackParts = 7;
 

@@ -10,6 +10,7 @@
 #include "cli/app.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
+#include "lockstep/model/arch.h"
 #include "lockstep/model/catalog.h"
 #include "tests/cli/answer.h"
 #include "tests/support/golden.h"
@@ -49,6 +50,46 @@ TEST(ModelVerb, ShowsPassesOfAUnitPartByPart) {
         {{"model", "mixtral-8x7b", "--unit", "block", "--tp", "2", "--etp", "1"},
          "without sequence parallelism"},
         {{"model", "deepseek-v3", "--unit", "block"}, "family is deepseek"}}) {
+    const Answer refused = run_model(arguments);
+    EXPECT_EQ(refused.code, ExitCode::kUsage);
+    EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
+  }
+}
+
+// ZeRO, figure 1 (arXiv 1910.02054): 120, 31.4, 16.6 and 1.9 GB for 7.5 billion parameters on 64.
+TEST(ModelVerb, ShowsWhatZeroLeavesOnARank) {
+  const std::string file = testing::TempDir() + "lockstep_model_7b5.toml";
+  std::ofstream(file) << "family = \"gpt2\"\nlayers = 36\nhidden = 4096\nheads = 32\n"
+                         "vocab = 59065\nmax_positions = 2048\n";
+  const std::string told = run_model({"model", file, "--dp", "64"}).out;
+  for (const char* total : {" 120.0 GB ", " 31.41 GB ", " 16.64 GB ", " 1.875 GB "})
+    EXPECT_NE(told.find(total), std::string::npos) << told;
+  std::filesystem::remove(file);
+
+  const Answer ran =
+      run_model({"model", "llama3-8b", "--tp", "8", "--pp", "4", "--dp", "2", "--json"});
+  const Result<Json> json = Json::parse(ran.out);
+  ASSERT_TRUE(json.ok()) << ran.out << ran.err;
+  EXPECT_EQ(json->find("stages")->items().size(), 8u);
+  // Norms are on every tensor rank; the rest is divided.
+  const model::ParamCount all = count(*describe(model::find("llama3-8b")->config));
+  EXPECT_DOUBLE_EQ(json->find("rank_parameters")->as_real(),
+                   (static_cast<double>(all.tensor) / 8 + static_cast<double>(all.replicated)) / 4);
+  EXPECT_NE(run_model({"model", "llama2-7b", "--dp", "1", "--dtype", "f32"}).out.find("53.91 GB"),
+            std::string::npos);
+  EXPECT_EQ(run_model({"model", "deepseek-v3", "--dp", "8"}).code, ExitCode::kOk);
+}
+
+TEST(ModelVerb, RefusesStatesOfWhatCannotBeCut) {
+  for (const auto& [arguments, words] :
+       {std::pair{std::vector<std::string>{"model", "llama2-7b", "--dp", "8", "--tp", "3"},
+                  "does not divide the 32 heads"},
+        {{"model", "llama2-7b", "--dp", "8", "--pp", "33"}, "pp = 33 needs 33 layers"},
+        {{"model", "llama2-7b", "--pp", "2"}, "there is no --dp"},
+        {{"model", "llama2-7b", "--svg", "x.svg"}, "there is no --dp"},
+        {{"model", "llama2-7b", "--dp", "8", "--unit", "block"}, "--unit says nothing about"},
+        {{"model", "llama2-7b", "--dp", "8", "--seq", "64"}, "--seq says nothing about"},
+        {{"model", "llama2-7b", "--dp", "8", "--cp", "2"}, "no --unit is given"}}) {
     const Answer refused = run_model(arguments);
     EXPECT_EQ(refused.code, ExitCode::kUsage);
     EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;

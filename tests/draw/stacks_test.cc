@@ -49,6 +49,15 @@ TEST(Stacks, AreDrawnToScale) {
     }
 }
 
+TEST(Stacks, WithoutALimitShowNone) {
+  Stacks stacks = some(0, {{"0", {10, 50, 0}, ""}});
+  stacks.limit_name.clear();
+  EXPECT_EQ(terminal(stacks, {.width = 80}).find('|'), std::string::npos);
+  EXPECT_EQ(svg(stacks).find("#b00020"), std::string::npos);
+  stacks.limit_name = "a device has";
+  EXPECT_NE(svg(stacks).find("#b00020"), std::string::npos);
+}
+
 TEST(Stacks, OfColourAreAsWideAsOfLetters) {
   const Stacks stacks = some(50, {{"0", {10, 50, 0}, ""}, {"1", {30, 15, 0}, ""}});
   const auto plain = lines_of(terminal(stacks, {.width = 80}));
