@@ -1,19 +1,10 @@
-// The words of a page of `lockstep plan --report`, as PlanPage in page.cc fills them in.
+// The words of a page of `lockstep plan --report`, as PlanPage in page.cc fills them in (page.h).
 #pragma once
 
 #include <string_view>
 
 namespace lockstep::cli {
 
-// Braces hold paths in the answer, and what is made of them:
-//   {path form}           a number in that form, "-" where there is none
-//   {path}, {path code}   a text in <span> or in that element; {path raw}: in none
-//   {?path}...{:}...{/}   the first where the path is there and not false, else the second
-//   {#list class | title=path form | ...}
-//                         a table with a row for each of the list. Paths are inside that, or, with
-//                         a star for its index, in the answer. A column whose title begins with "?"
-//                         is left out where the first row has no such path
-//   {!part}               what PlanPage draws
 inline constexpr std::string_view kPageTemplate = R"html(<!DOCTYPE html>
 <html lang="en">
 <head>

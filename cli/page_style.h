@@ -1,5 +1,4 @@
-// How a page of `lockstep plan --report` looks: wide, narrow, dark and on paper. No font, picture
-// or script from elsewhere.
+// How pages look: wide, narrow, dark and on paper. No font, picture or script from elsewhere.
 #pragma once
 
 #include <string_view>
@@ -16,7 +15,7 @@ inline constexpr std::string_view kPageStyle = R"css(
     --bad: #ff8a93; --track: #2a3038; --compute: #3d8fcc; --recompute: #c77fae; --comm: #e8833a; --bubble: #77818e;
     --optimizer: #2bb58d; --spread: #566070; --m0: #2f7fbd; --m1: #6cb2e4; --m2: #bcdcf2; --m3: #e2762a;
     --m4: #f0c04f; --m5: #b3925a; --m6: #5f6976; }
-  .figure svg { filter: invert(.92) hue-rotate(180deg); }
+  .figure svg, .chart svg { filter: invert(.92) hue-rotate(180deg); }
 }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
@@ -72,6 +71,10 @@ td.n { white-space: nowrap; }
 .m4 { background: var(--m4); } .m5 { background: var(--m5); } .m6 { background: var(--m6); }
 .figure { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; }
 .figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem; }
+.chart { border: 1px solid var(--line); border-radius: 6px; overflow: hidden; }
+.chart svg { display: block; width: 100%; height: auto; }
+pre.config { margin: 0; columns: 2; column-gap: 2rem; }
 .range { position: relative; height: 2.2rem; margin: 2rem 0 1.8rem; background: var(--track); border-radius: 4px; }
 .range i, .range b { position: absolute; top: 0; bottom: 0; }
 .range span { position: absolute; top: 100%; width: auto !important; font-size: .75rem; transform: translateX(-50%);
@@ -83,6 +86,7 @@ footer { margin-top: 2rem; color: var(--dim); font-size: .8125rem; }
 @media screen and (max-width: 44rem) {
   body { padding: 1.2rem 1rem 3rem; }
   h1 { font-size: 1.5rem; }
+  pre.config { columns: 1; }
   #answer { padding: 1rem; }
   .tiles { grid-template-columns: repeat(2, 1fr); gap: 1rem; }
   dd.big { font-size: 1.4rem; }
@@ -108,9 +112,10 @@ footer { margin-top: 2rem; color: var(--dim); font-size: .8125rem; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   section { margin-top: 1.2rem; padding-top: 1rem; }
   h2, h3, h3 + p, thead { break-after: avoid; }
-  tr, .bar, .figure, .tiles > div, #answer, .range, li { break-inside: avoid; }
+  tr, .bar, .figure, .chart, .tiles > div, #answer, .range, li { break-inside: avoid; }
   th, td { padding: .2rem .7rem .2rem 0; }
   .figure svg { min-width: 0; }
+  .charts { grid-template-columns: 1fr 1fr; }
 }
 )css";
 
