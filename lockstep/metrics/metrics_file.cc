@@ -32,23 +32,15 @@ struct Kept {
 };
 
 Result<Kept> lines_until(const std::string& path, std::int64_t step) {
-  std::ifstream file(path, std::ios::binary);
   Kept kept;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(file, line); ++number) {
-    if (file.eof()) {  // without a line end: cut short
-      ++kept.dropped;
-      break;
-    }
-    const Result<Json> json = Json::parse(line);
-    if (!json.ok()) return broken_line(path, number + 1, json.error().message);
-    const Json* const at = json->is_object() ? json->find("step") : nullptr;
-    if (at == nullptr || !at->is_int()) return broken_line(path, number + 1, "it has no `step`");
-    if (at->as_int() <= step)
-      kept.text += line + '\n';
+  const bool is_cut = LS_TRY(read_lines(path, [&](const Json& line, const std::string& text) {
+    if (line.find("step")->as_int() <= step)
+      kept.text += text + '\n';
     else
       ++kept.dropped;
-  }
+    return Result<void>();
+  }));
+  kept.dropped += is_cut ? 1 : 0;
   return kept;
 }
 
@@ -68,6 +60,27 @@ Result<void> replace(const std::string& path, const std::string& text) {
 
 Json event_line(const std::string& name, std::int64_t step) {
   return Json::object({{"event", name}, {"step", step}});
+}
+
+Result<bool> read_lines(
+    const std::string& path,
+    const std::function<Result<void>(const Json& line, const std::string& text)>& on_line) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Error{Code::kFileUnreadable,
+                 join_parts("cannot read `", path, "`: ", std::strerror(errno))};
+  std::int64_t number = 0;
+  for (std::string text; std::getline(file, text);) {
+    if (file.eof()) return true;  // without a line end
+    ++number;
+    const Result<Json> line = Json::parse(text);
+    if (!line.ok()) return broken_line(path, number, line.error().message);
+    const Json* const step = line->is_object() ? line->find("step") : nullptr;
+    if (step == nullptr || !step->is_int()) return broken_line(path, number, "it has no `step`");
+    if (const Result<void> taken = on_line(*line, text); !taken.ok())
+      return broken_line(path, number, taken.error().message);
+  }
+  return false;
 }
 
 Result<MetricsFile> MetricsFile::create(const std::string& path) {

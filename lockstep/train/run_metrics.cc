@@ -11,6 +11,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/train/predictions.h"
 
 namespace lockstep::train {
 namespace {
@@ -75,6 +76,9 @@ Json RunMetrics::head(const char* event, std::int64_t steps) const {
       .set("ranks", job_.mesh.world())
       .set("dtype", std::string(to_text(job_.spec.train.dtype)))
       .set("steps", job_.spec.train.steps);
+  const Prediction predicted = predict(job_, Rank{0});
+  line.set("predicted_peak_bytes", predicted.peak_bytes)
+      .set("predicted_sent_bytes", predicted.sent().value);
   if (job_.spec.cluster) line.set("cluster", job_.spec.cluster->name);
   if (file_->dropped() > 0) line.set("dropped_lines", file_->dropped());
   return line;
