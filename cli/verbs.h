@@ -13,6 +13,7 @@ const std::vector<Verb>& catalog();
 
 Verb train_verb();                                       // train.cc
 Verb generate_verb();                                    // generate.cc
+Verb report_verb();                                      // report.cc
 Verb plan_verb();                                        // plan.cc
 Verb verify_verb();                                      // verify.cc
 Verb simulate_verb();                                    // simulate.cc
