@@ -124,7 +124,8 @@ at::Tensor Decoder::run(int unit, std::int64_t tokens, at::Tensor given, const a
             .tokens = ids,
             .router_bias = router_biases_[index],
             .past = past_,
-            .cached_keys = keys_[index]});
+            .cached_keys = keys_[index],
+            .one_row_by_vector = true});
 }
 
 const nn::UnitRunner& Decoder::runner(int unit, std::int64_t tokens) {

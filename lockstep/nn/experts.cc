@@ -1,6 +1,7 @@
 #include "lockstep/nn/experts.h"
 
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mv.h>
 
 #include <algorithm>
 #include <cstring>
@@ -108,9 +109,15 @@ void expert_linear(PassRun& r) {
   const std::vector<std::int64_t>& ends = r.host_numbers(1);
   const at::Tensor weight = r.weight(x.size(1));
   for_experts(ends, /*all=*/false, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
+    const at::Tensor given = rows_between(x, begin, end),
+                     matrix = matrix_of(weight, std::ssize(ends), e);
     at::Tensor rows = rows_between(y, begin, end);
-    at::mm_out(rows, rows_between(x, begin, end),
-               tensor::transposed(matrix_of(weight, std::ssize(ends), e)));
+    if (!r.by_vector(given)) {
+      at::mm_out(rows, given, tensor::transposed(matrix));
+      return;
+    }
+    at::Tensor row = rows[0];
+    at::mv_out(row, matrix, given[0]);
   });
 }
 

@@ -2,10 +2,12 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/addmv.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mv.h>
 #include <ATen/ops/sum.h>
 
 #include <array>
@@ -89,13 +91,17 @@ void layer_norm_grad_kernel(PassRun& r) {
   r.put(2, std::move(made.bias));
 }
 
-void linear(PassRun& r) { r.put(0, at::mm(r.in(0), transposed(r.weight(r.in(0).size(1))))); }
-void linear_bias(PassRun& r) {
-  r.put(0, at::addmm(r.bias(), r.in(0), transposed(r.weight(r.in(0).size(1)))));
+void linear(PassRun& r) {
+  const at::Tensor x = r.in(0), weight = r.weight(x.size(1));
+  r.put(0, r.by_vector(x) ? at::mv(weight, x[0]).unsqueeze(0) : at::mm(x, transposed(weight)));
 }
-void linear_add(PassRun& r) {
-  r.put(0, at::addmm(r.in(1), r.in(0), transposed(r.weight(r.in(0).size(1)))));
+at::Tensor sum_with_product(PassRun& r, const at::Tensor& summand) {
+  const at::Tensor x = r.in(0), weight = r.weight(x.size(1));
+  return r.by_vector(x) ? at::addmv(summand.view({-1}), weight, x[0]).unsqueeze(0)
+                        : at::addmm(summand, x, transposed(weight));
 }
+void linear_bias(PassRun& r) { r.put(0, sum_with_product(r, r.bias())); }
+void linear_add(PassRun& r) { r.put(0, sum_with_product(r, r.in(1))); }
 void linear_grad(PassRun& r) {
   const at::Tensor d = r.in(0);
   r.put(0, at::mm(d, r.weight(r.layer().weight.size() / d.size(1))));
@@ -311,8 +317,11 @@ void wait(PassRun& r) { r.wait(); }
 
 void reserve(PassRun& r) { r.make(0); }
 void logits(PassRun& r) {
-  const at::Tensor x = r.in(0);
-  multiply_into(r.make(0), x, transposed(r.weight(x.size(1))), 0.0);
+  const at::Tensor x = r.in(0), weight = r.weight(x.size(1));
+  if (r.by_vector(x))
+    r.put(0, at::mv(weight, x[0]).unsqueeze(0));
+  else
+    multiply_into(r.make(0), x, transposed(weight), 0.0);
 }
 void logits_grad(PassRun& r) {
   at::Tensor rows = r.turn(0);

@@ -62,6 +62,7 @@ struct PassInputs {
   // long rows as kJoinKeys makes; these tokens' are written behind them.
   std::int64_t past = 0;
   at::Tensor cached_keys = {};
+  bool one_row_by_vector = false;             // a product of one row may be that with a vector
   std::vector<SteadyPoint>* times = nullptr;  // gets the begin of the pass and the end of each part
 };
 
@@ -124,6 +125,11 @@ class PassRun {
   // Operand `i`, of Elem::kIndex. The host waits for a device where no part of the pass asked for
   // it before.
   const std::vector<std::int64_t>& host_numbers(std::size_t i);
+  // MKL's strict product of matrices packs the whole weight at each call; for one row that takes
+  // twice as long as reading it, which is all that its product with a vector does.
+  bool by_vector(const at::Tensor& rows) const {
+    return inputs.one_row_by_vector && rows.size(0) == 1 && rows.scalar_type() != at::kBFloat16;
+  }
   // Operand `i`, to become output `i` in its own memory, or where the list gives that another, in a
   // copy.
   at::Tensor turn(std::size_t i);
