@@ -7,6 +7,7 @@
 #include "cli/text_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/config/glyphs.h"
 #include "lockstep/data/byte_text.h"
 #include "lockstep/hf/directory_source.h"
 #include "lockstep/hf/weights.h"
@@ -96,6 +97,17 @@ Result<std::vector<Prompt>> prompts_in(const std::string& file) {
 }
 
 }  // namespace
+
+std::string shown(std::string_view text) {
+  std::string made;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    for (const config::Glyph& glyph : config::glyphs(text.substr(0, end))) made += glyph.text;
+    made += text.substr(end, 1);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return made;
+}
 
 Result<std::vector<Prompt>> read_prompts(const Args& args) {
   LS_TRY(check_options(args));

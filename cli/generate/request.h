@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/generate/tokenizer.h"
@@ -14,6 +15,9 @@
 #include "lockstep/hf/import.h"
 
 namespace lockstep::cli {
+
+// What a terminal may be sent of a text: no control characters but line ends and tabs.
+std::string shown(std::string_view text);
 
 struct Prompt {
   std::string text;               // empty where ids were given

@@ -27,6 +27,11 @@ std::vector<Option> train_options() {
          text("metrics", "DIR",
               "Write metrics.jsonl and event files for TensorBoard to DIR [default: that of "
               "--save]"),
+         text("sample", "TEXT",
+              "Let the model go on from this text, byte by byte, every --sample-interval steps; "
+              "samples.jsonl in the folder of the run has the texts"),
+         integer("sample-interval", "N", "Steps between two samples [default: train.eval_interval]")
+             .at_least(1),
          flag(
              "oracle",
              "Print the bits of every step's loss and gradient norm and a digest of the state, and "

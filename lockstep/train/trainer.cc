@@ -34,6 +34,7 @@ class Run {
       return end;
     }
     if (is_done()) return end;
+    if (options_.sample_interval > 0) weights_.emplace(job_, session_, world_, op_deadline());
     expect(done_.step);
     end.ending = train_steps(session_, done_.step, steps(), stop,
                              [&](std::int64_t step, const StepReport& report) {
@@ -119,8 +120,16 @@ class Run {
     tell([&](RunObserver& one) { one.step(step, report, digest); });
     const std::int64_t interval = job_.spec.train.eval_interval;
     if (interval > 0 && (done_.step % interval == 0 || done_.step == steps())) evaluate(step);
+    if (weights_ && (done_.step % options_.sample_interval == 0 || done_.step == steps()))
+      show_weights(step);
     if (saver_ && options_.save_interval > 0 && done_.step % options_.save_interval == 0) save();
     tell_saved();
+  }
+
+  void show_weights(std::int64_t step) {
+    weights_->gather();
+    if (world_.rank().value == 0) tell([&](RunObserver& one) { one.weights(step, *weights_); });
+    weights_->forget();
   }
 
   void evaluate(std::int64_t step) {
@@ -161,6 +170,7 @@ class Run {
   Session session_;
   StepRecord record_;
   std::optional<Saver> saver_;
+  std::optional<WholeWeights> weights_;  // where some are to be shown
   Progress done_;
   std::int64_t saved_ = -1;  // step of the last save that this run began
 };

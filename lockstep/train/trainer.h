@@ -14,6 +14,7 @@
 #include "lockstep/cost/measured/run_timeline.h"
 #include "lockstep/train/checkpoint.h"
 #include "lockstep/train/session.h"
+#include "lockstep/train/whole_weights.h"
 
 namespace lockstep::train {
 
@@ -44,8 +45,9 @@ struct RunOptions {
   std::string from = {};                  // a checkpoint, or a directory of them
   std::vector<std::string> changed = {};  // settings that may be others than its own (load)
   bool digests = false;                   // of the state, after every step
-  std::size_t timelines = 0;  // of so many last steps of a whole batch, collected at the end
-  std::string version = {};   // of the program, as checkpoints tell it
+  std::int64_t sample_interval = 0;  // steps between two calls of RunObserver::weights; 0: none
+  std::size_t timelines = 0;         // of so many last steps of a whole batch, collected at the end
+  std::string version = {};          // of the program, as checkpoints tell it
 
   bool resumes() const { return start == Start::kResume || start == Start::kResumeOrNew; }
 };
@@ -70,6 +72,8 @@ class RunObserver {
   virtual void step(std::int64_t /*step*/, const StepReport& /*report*/,
                     std::optional<std::uint64_t> /*digest*/) {}
   virtual void evaluation(std::int64_t /*step*/, const EvalReport& /*report*/) {}
+  // On rank 0 all weights, every sample_interval steps and after the last; the others wait.
+  virtual void weights(std::int64_t /*step*/, WholeWeights& /*weights*/) {}
   // A save has begun, for which training paused so long; and one has ended, well or not.
   virtual void saves(const Progress& /*done*/, Seconds /*paused*/) {}
   virtual void saved(const SaveEnding& /*ending*/) {}

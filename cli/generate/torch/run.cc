@@ -9,7 +9,6 @@
 #include "cli/engine.h"
 #include "cli/generate/request.h"
 #include "cli/ranks.h"
-#include "lockstep/config/glyphs.h"
 #include "lockstep/generate/decoder.h"
 #include "lockstep/generate/generate.h"
 #include "lockstep/generate/text_stream.h"
@@ -22,18 +21,6 @@ using generate::Ending;
 using generate::Generated;
 
 constexpr std::int64_t kMaxTokens = 256;
-
-// What a terminal may be sent: no control characters but line ends and tabs.
-std::string harmless(std::string_view text) {
-  std::string made;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
-    for (const config::Glyph& glyph : config::glyphs(text.substr(0, end))) made += glyph.text;
-    made += text.substr(end, 1);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return made;
-}
 
 struct Answer {
   Generated made;
@@ -53,18 +40,18 @@ class Teller {
                                                             index + 1, " of ", prompts_.size()))
                   << "\n";
     if (!has_text_) return;
-    output_.out << output_.paint(style::kDim, harmless(prompts_[index].text)) << std::flush;
+    output_.out << output_.paint(style::kDim, shown(prompts_[index].text)) << std::flush;
   }
   void token(std::int64_t token, bool is_first, const std::string& text) {
     if (output_.json) return;
     if (has_text_)
-      output_.out << harmless(text) << std::flush;
+      output_.out << shown(text) << std::flush;
     else
       output_.out << (is_first ? "" : " ") << token << std::flush;
   }
   void answer(Answer answer, const std::string& rest) {
     if (!output_.json) {
-      output_.out << harmless(rest) << "\n" << std::flush;
+      output_.out << shown(rest) << "\n" << std::flush;
       output_.err << painted(style::kDim, measured(answer.made, prompt_ids()), output_.err_colour)
                   << "\n";
     }

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <utility>
 
+#include "cli/generate/request.h"
 #include "cli/ranks.h"
 #include "cli/simulate/timing.h"
 #include "cli/table.h"
@@ -164,6 +165,7 @@ void TrainLog::begin() {
                 : join_parts(", every ", counted(options_.save_interval, "step"),
                              " and at the end"),
             options_.keep == 0 ? "" : join_parts("; the newest ", options_.keep, " are kept")));
+  if (!options_.samples.empty()) row("samples", options_.samples);
   if (!options_.metrics.empty() && options_.metrics != options_.save)
     row("metrics", options_.metrics);
   output_.out << std::flush;  // weights are drawn next
@@ -326,6 +328,18 @@ void TrainLog::evaluation(std::int64_t step, const train::EvalReport& report) {
               << to_text(report.time) << '\n';
   remark(difference(report.peak_bytes, report.sent, *evaluation_));
   output_.out << std::flush;
+}
+
+void TrainLog::sample(std::int64_t step, const std::string& prompt, const std::string& text) {
+  if (form_ != Form::kTable) return;
+  clear_bar();
+  output_.out << strf("  %5lld  ", static_cast<long long>(step + 1))
+              << output_.paint(style::kDim, shown(prompt));
+  constexpr const char* kIndent = "         ";
+  std::string lines;
+  for (const char c : shown(text))
+    lines += c == '\n' ? std::string("\n") + kIndent : std::string(1, c);
+  output_.out << lines << '\n' << std::flush;
 }
 
 Error TrainLog::diverged() const {

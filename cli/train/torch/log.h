@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/simulate/request.h"
+#include "cli/train/torch/sample_request.h"
 #include "cli/verb.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/cost/measured/run_timeline.h"
@@ -34,6 +35,8 @@ struct TrainOptions : train::RunOptions {
   std::int64_t every = 1;  // steps between two lines
   bool oracle = false;     // print bits and a digest of the state, and nothing else
   RunFiles files = {};
+  std::optional<SampleRequest> sample = {};
+  std::string samples = {};        // what is told of texts to come; empty: there are none
   std::string metrics = {};        // directory of metrics.jsonl and event files; empty: none
   config::Document document = {};  // the run file as it is in force
 };
@@ -63,6 +66,8 @@ class TrainLog final : public train::RunObserver {
   void step(std::int64_t step, const train::StepReport& report,
             std::optional<std::uint64_t> digest) override;
   void evaluation(std::int64_t step, const train::EvalReport& report) override;
+  // A text that the model made behind `prompt`.
+  void sample(std::int64_t step, const std::string& prompt, const std::string& text);
   // Writes the files that were wished for, too.
   ExitCode conclude(train::Ending ending, const cost::RunTimeline& measured);
 

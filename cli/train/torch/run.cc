@@ -22,6 +22,7 @@
 #include "cli/text_file.h"
 #include "cli/train/torch/log.h"
 #include "cli/train/torch/run_record.h"
+#include "cli/train/torch/samples.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/result.h"
 #include "lockstep/base/text.h"
@@ -146,6 +147,16 @@ Result<TrainData> open_data(const spec::Spec& spec) {
   if (spec.train.eval_interval == 0) return data;
   data.validation = LS_TRY(spec::open_validation(spec, spec.train.eval_samples));
   return data;
+}
+
+// Documents, which a corpus is divided by, are no word of who has a text.
+Error about_text(Error error) {
+  if (error.code == Code::kTooLittleData)
+    error.help =
+        "a blank line ends a document, and documents are divided into training and validation: "
+        "put blank lines between the parts of the text, or train on all of it with "
+        "--set 'data.split=[1, 0, 0]' --set train.eval_interval=0";
+  return error;
 }
 
 constexpr std::size_t kStepsKept = 5;  // as help says
@@ -279,8 +290,8 @@ Facts facts_of(const config::Document& document, const Args& args) {
     const config::Value* const value = entry ? &entry->value : table.initial_of(field.path);
     if (value != nullptr) facts.emplace_back(field.path, to_text(*value));
   }
-  for (const char* option :
-       {"save", "save-interval", "keep", "resume", "load", "weights", "change"})
+  for (const char* option : {"save", "save-interval", "keep", "resume", "load", "weights", "change",
+                             "sample", "sample-interval"})
     facts.emplace_back(join_parts("--", option), args.has(option) ? args.text(option) : "absent");
   for (const char* option : {"mock-data", "oracle", "trace", "timeline"})
     facts.emplace_back(join_parts("--", option), args.has(option) ? "given" : "absent");
@@ -320,6 +331,10 @@ train::RunEnding train_first(const train::Job& job, const TrainData& data,
   RunRecord record(options.save, options.document, world.size(),
                    [&](const Error& error) { log.trouble("record", error.message); });
   if (!options.save.empty()) observers.push_back(&record);
+  std::optional<Samples> samples;
+  if (options.sample)
+    observers.push_back(
+        &samples.emplace(job.model, *options.sample, options.metrics, options.resumes(), log));
   return train_rank(job, data, options, world, observers);
 }
 
@@ -464,6 +479,8 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
   train::Job job = LS_TRY(train::make_job(*spec));
   TrainOptions options = LS_TRY(read_options(args, *spec));
   options.document = in_force(*document, *spec);
+  if (auto sample = LS_TRY(read_samples(args, *spec, output.json)))
+    add_samples(job, *std::move(sample), options);
   const bool is_dry = args.flag("dry-run");
   if (is_dry && is_rank())
     return conflict("dry-run", "this is one rank of a launcher's job",
@@ -473,8 +490,10 @@ Result<ExitCode> run_train(const Args& args, Output& output) {
     LS_TRY(make_directory(options.save));
     LS_TRY(write_byte_tokens(args.texts("text"), text_tokens(args), data::DocumentEnd::kBlankLine));
   }
-  const TrainData data =
-      LS_TRY(args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec));
+  Result<TrainData> opened =
+      args.flag("mock-data") ? Result<TrainData>(made_up_data(*spec)) : open_data(*spec);
+  if (!opened.ok()) return has_text(args) ? about_text(opened.error()) : opened.error();
+  const TrainData data = *std::move(opened);
   if (is_rank()) return run_rank(job, data, options, facts_of(*document, args), output);
   const bool as_processes = args.flag("processes") || job.spec.device != DeviceKind::kCpu;
   if (is_dry)
