@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "cli/verbs.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/spec/spec.h"
 
@@ -45,6 +46,9 @@ const Habit kOptions[] = {
     {{"init-from", "pretrained", "pretrained-checkpoint", "finetune"}, "--weights PATH"},
     {{"config", "config-file", "job.config-file", "cfg", "c"},
      "leave the option out: a run file is an argument, `lockstep train FILE`"},
+    {{"model", "model-name", "model-name-or-path", "arch"},
+     "leave the option out: a run file names its model, and `lockstep init FILE --model NAME` "
+     "writes one"},
     {{"gpus", "devices", "num-gpus", "nproc", "nproc-per-node", "num-processes", "world-size"},
      "there are as many ranks as the degrees multiply to: --dp 4 --pp 2 are 8"},
     {{"logging-steps", "log-interval", "log-every"}, "--every N"},
@@ -75,8 +79,11 @@ std::string instead_of_option(const Verb& verb, std::string_view name) {
   const auto has = [&](std::string_view option) {
     return std::ranges::find(verb.options, option, &Option::name) != verb.options.end();
   };
-  if (!has("set")) return "";
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  for (const Positional& argument : verb.positionals)
+    if (config::is_within(0, argument.name, name))
+      return join_parts("leave the option out: ", argument.name, " is an argument");
+  if (!has("set")) return verb.name == "launch" ? instead_of_option(train_verb(), name) : "";
   const std::string_view known = find(std::begin(kOptions), std::end(kOptions), name);
   if (!known.empty() && !known.starts_with("--")) return std::string(known);
   if (!known.empty() && has(known.substr(2, known.find_first_of(" ,:") - 2)))

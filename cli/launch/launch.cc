@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/help.h"
 #include "cli/parse.h"
 #include "cli/plan/file.h"
 #include "cli/ranks.h"
@@ -88,8 +89,8 @@ Result<std::optional<Command>> read_command(const Args& launch, Output& output) 
                   "lockstep launch [OPTIONS] train run.toml --save DIR --save-interval N");
   std::vector<std::string> words(command.words.begin() + 1, command.words.end());
   const Common common = take_common(words);
-  if (common.help || common.version)
-    return refuse("--help and --version behind `train` are not for ranks", "lockstep train --help");
+  if (common.version)
+    return refuse("--version behind `train` is not for ranks", "lockstep --version");
   command.args = LS_TRY(parse_args(train_verb(), "train", words, variable));
   LS_TRY(check_options(command.args, launch));
   config::Report report;
@@ -146,6 +147,10 @@ std::vector<std::string> words_to_resume(const Command& command, bool has_checkp
 }
 
 Result<ExitCode> run_launch(const Args& args, Output& output) {
+  if (auto words = args.texts("COMMAND"); words.front() == "train" && take_common(words).help) {
+    output.out << verb_help(train_verb(), "train", output.width, output.colour);
+    return ExitCode::kOk;
+  }
   const auto command = LS_TRY(read_command(args, output));
   if (!command) return ExitCode::kUsage;
   const spec::Layout& layout = command->spec.layout;

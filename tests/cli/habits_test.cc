@@ -54,6 +54,11 @@ const Habit kHabits[] = {
     {"create", "here it is `lockstep init FILE`"},
     {"trian FILE", "did you mean `train`?"},
     // Options.
+    {"train --model llama3-8b", "`lockstep init FILE --model NAME` writes one"},
+    {"generate --model out", "leave the option out: MODEL is an argument"},
+    {"config check --file FILE", "leave the option out: FILE is an argument"},
+    {"report --run out", "leave the option out: RUN is an argument"},
+    {"launch --config FILE train", "a run file is an argument, `lockstep train FILE`"},
     {"config check FILE --learning-rate 1", "here it is --lr VALUE"},
     {"config check FILE --learning_rate=1", "here it is --lr VALUE"},
     {"config check FILE --max-steps 5", "here it is --steps VALUE"},

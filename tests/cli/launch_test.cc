@@ -33,7 +33,7 @@ TEST(Launch, WhatCannotBeRestartedOrStartedIsRefused) {
            {words("", saves + "--processes"), "starts its ranks itself"},
            {words("", saves + "--text a.txt"), "`train --text` is for one start, not for ranks"},
            {words("", saves + "--dry-run"), "`train --dry-run` is for one start, not for ranks"},
-           {words("", saves + "--help"), "are not for ranks"},
+           {words("", saves + "--version"), "--version behind `train` is not for ranks"},
            {words("", saves + "--max-restarts 3"),
             "`lockstep train` has no option `--max-restarts`"},
            {words("--save x", saves), "`lockstep launch` has no option `--save`"},

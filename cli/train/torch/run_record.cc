@@ -1,5 +1,6 @@
 #include "cli/train/torch/run_record.h"
 
+#include <gnu/libc-version.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -49,6 +50,13 @@ std::string config_text(const config::Document& document) {
          rest;
 }
 
+// What is in the process, with its version: a run's bits are those of these.
+Json packages() {
+  Json json = Json::object({{"torch", tensor::torch_version()}});
+  for (const auto& [name, told] : tensor::torch_packages()) json.set(name, told);
+  return json.set("libc", gnu_get_libc_version()).set("compiler", "gcc " __VERSION__);
+}
+
 std::string environment_text(int ranks) {
   return Json::object({{"schema", "lockstep.environment/1"},
                        {"time", static_cast<std::int64_t>(std::time(nullptr))},
@@ -57,6 +65,7 @@ std::string environment_text(int ranks) {
                        {"host", host_name()},
                        {"cores", static_cast<int>(std::thread::hardware_concurrency())},
                        {"ranks", ranks},
+                       {"packages", packages()},
                        {"command", command_line()}})
              .dump(2) +
          "\n";
