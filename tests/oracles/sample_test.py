@@ -52,10 +52,11 @@ def main(lockstep, scratch):
     table = program.train("table", "--sample", "", "--sample-interval", 3)
     assert table.returncode == 0 and "samples    every 3 steps" in table.stdout and len(sampled(scratch, "table")) == 2, table
     for words, part in ((["--sample-interval", 2], "there is no --sample"),
-                        (["--sample", "x", "--set", "train.eval_interval=0"], "nothing says after how many steps"),
                         (["--sample", "x" * 128], "positions"), (["--sample", "x", "--set", "model.vocab=300"], "300")):  # fmt: skip
         ran = program.train("refused", *words)
         assert ran.returncode == 2 and part in ran.stderr, (words, ran)
+    never = program.run("train", program.run_file.parent / "tiny.toml", "--mock-data", "--save", "refused", "--sample", "x")
+    assert never.returncode == 2 and "nothing says after how many steps" in never.stderr, never
 
 
 if __name__ == "__main__":
