@@ -42,8 +42,8 @@ class AppendFile {
 Json event_line(const std::string& name, std::int64_t step);
 
 // Hears of every line in order, parsed and as it stands. Returns whether the last one was cut
-// short, which is passed over. Refuses, with its number, a line that is none of metrics.jsonl or that
-// `on_line` refuses.
+// short, which is passed over. Refuses, with its number, a line that is none of metrics.jsonl or
+// that `on_line` refuses.
 Result<bool> read_lines(
     const std::string& path,
     const std::function<Result<void>(const Json& line, const std::string& text)>& on_line);
