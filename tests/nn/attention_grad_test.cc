@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "lockstep/model/unit_bytes.h"
 #include "lockstep/tensor/memory.h"
@@ -18,16 +17,16 @@
 namespace lockstep::nn {
 namespace {
 
-struct Sizes {
+struct GradSizes {
   std::int64_t batch, seq, heads, kv_heads, dim;
 };
 
 // Slices of one buffer, as a block has them.
-HeadTensors slices(const at::Tensor& all, const Sizes& n) {
+HeadTensors slices(const at::Tensor& all, const GradSizes& n) {
   return {all.narrow(2, 0, n.heads), all.narrow(2, n.heads, n.kv_heads),
           all.narrow(2, n.heads + n.kv_heads, n.kv_heads)};
 }
-at::Tensor buffer(const char* name, const Sizes& n) {
+at::Tensor buffer(const char* name, const GradSizes& n) {
   return random(name, {n.batch, n.seq, n.heads + 2 * n.kv_heads, n.dim}, at::kBFloat16, 2.0);
 }
 
@@ -46,7 +45,7 @@ struct Truth64 {
     return x.view({x.size(0), kv_heads, -1, x.size(2), x.size(3)}).sum(2);
   }
 
-  Truth64(const HeadTensors& of, const at::Tensor& d_out, const Sizes& n) {
+  Truth64(const HeadTensors& of, const at::Tensor& d_out, const GradSizes& n) {
     const double u = std::ldexp(1.0, -8), scale = 1 / std::sqrt(static_cast<double>(n.dim));
     const at::Tensor q = first(of.q), k = repeated(of.k, n.heads), v = repeated(of.v, n.heads),
                      d = first(d_out);
@@ -74,16 +73,16 @@ void expect_within(const at::Tensor& got, const at::Tensor& exact, const at::Ten
   EXPECT_LE(excess.max().item<double>(), 0);
 }
 
-class AttentionGrad : public testing::TestWithParam<Sizes> {};
+class AttentionGrad : public testing::TestWithParam<GradSizes> {};
 
 TEST_P(AttentionGrad, IsWithinTheRoundingsItNames) {
-  const Sizes n = GetParam();
+  const GradSizes n = GetParam();
   const HeadTensors of = slices(buffer("qkv", n), n);
   const at::Tensor d_out = random("d", {n.batch, n.seq, n.heads, n.dim}, at::kBFloat16);
   const Truth64 truth(of, d_out, n);
   const at::Tensor out = truth.out.transpose(1, 2).to(at::kBFloat16).contiguous();
   const at::Tensor lse = truth.lse.to(at::kFloat);
-  const at::Tensor into = at::full_like(buffer("qkv", n), std::numeric_limits<double>::quiet_NaN());
+  const at::Tensor into = at::full_like(buffer("qkv", n), kNan);
   const HeadTensors d = slices(into, n);
   tensor::MemoryAccount account;
   {
@@ -102,9 +101,9 @@ TEST_P(AttentionGrad, IsWithinTheRoundingsItNames) {
 
 // One token; whole tiles and ragged ones of queries and of keys; heads that share keys.
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGrad,
-                         testing::Values(Sizes{2, 1, 2, 2, 16}, Sizes{2, 33, 4, 2, 16},
-                                         Sizes{1, 128, 3, 1, 32}, Sizes{1, 300, 2, 1, 24},
-                                         Sizes{1, 1100, 2, 2, 8}));
+                         testing::Values(GradSizes{2, 1, 2, 2, 16}, GradSizes{2, 33, 4, 2, 16},
+                                         GradSizes{1, 128, 3, 1, 32}, GradSizes{1, 300, 2, 1, 24},
+                                         GradSizes{1, 1100, 2, 2, 8}));
 
 }  // namespace
 }  // namespace lockstep::nn

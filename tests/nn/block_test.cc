@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,16 +14,14 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr double kEps32 = std::numeric_limits<float>::epsilon();
-
 struct Passes {
   at::Tensor out, d_input, grads;
   Kept stash;
 };
 
 // A block with everything it needs, at one place in memory.
-struct Rig {
-  Rig(const Tiny& of, at::ScalarType type, model::Drop drop = {})
+struct BlockRig {
+  BlockRig(const Tiny& of, at::ScalarType type, model::Drop drop = {})
       : tiny(of),
         rope(of.config(), of.shape.seq, type, at::kCPU),
         block(of.config(), of.unit(kBlock), of.flat(kBlock), of.shape.batch, of.shape.seq, drop,
@@ -39,7 +36,7 @@ struct Rig {
     if (recompute) got.stash = block.recompute(params, input);
     Kept work;
     got.d_input = block.input_grad(params, got.stash, d_out.clone(), work);
-    got.grads = at::full_like(params, std::numeric_limits<double>::quiet_NaN());
+    got.grads = at::full_like(params, kNan);
     block.weight_grad(work, got.grads, /*is_first=*/true);
     return got;
   }
@@ -63,7 +60,7 @@ TEST(Block, EqualsAutogradInDoublePrecision) {
   for (const Shape& shape : shapes())
     for (const bool scaled : {false, true}) {
       const Tiny tiny(shape, scaled);
-      const Rig rig(tiny, at::kDouble);
+      const BlockRig rig(tiny, at::kDouble);
       const Truth truth = block_truth(tiny, rig.params, rig.input, rig.d_out);
       const Distances off = distances(tiny, rig.run(), truth);
       EXPECT_LE(off.out, 1e-12) << shape.seq;
@@ -77,7 +74,7 @@ TEST(Block, EqualsAutogradInDoublePrecision) {
 TEST(Block, IsAsAccurateAsAutogradInSinglePrecision) {
   for (const Shape& shape : shapes()) {
     const Tiny tiny(shape);
-    const Rig rig(tiny, at::kFloat);
+    const BlockRig rig(tiny, at::kFloat);
     const Truth truth = block_truth(tiny, rig.params.to(at::kDouble), rig.input.to(at::kDouble),
                                     rig.d_out.to(at::kDouble));
     const Truth single = block_truth(tiny, rig.params, rig.input, rig.d_out);
@@ -97,7 +94,7 @@ void expect_same(const Kept& a, const Kept& b, const std::vector<std::string>& n
 }
 
 void expect_drops_change_no_bit(const Tiny& tiny, at::ScalarType type) {
-  const Passes kept = Rig(tiny, type).run();
+  const Passes kept = BlockRig(tiny, type).run();
   // What norms make behind attention and MLP no product reads.
   const auto keeps = [&](const model::DropRow& row) {
     return tiny.config().norm_place != model::NormPlace::kAfter ||
@@ -105,7 +102,7 @@ void expect_drops_change_no_bit(const Tiny& tiny, at::ScalarType type) {
   };
   for (int mask = 0; mask < 8; ++mask) {
     const model::Drop drop{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
-    const Rig rig(tiny, type, drop);
+    const BlockRig rig(tiny, type, drop);
     for (const bool recompute : {false, true}) {
       const Passes got = rig.run(recompute);
       EXPECT_TRUE(at::equal(got.out, kept.out)) << mask;
@@ -133,7 +130,7 @@ TEST(Block, DroppedRowsAndRecomputeChangeNoBit) {
 
 TEST(Block, WeightGradientsAddUpAndLeaveGapsAlone) {
   const Tiny tiny({.hidden = 48});  // a gain of 48 elements is followed by a gap
-  const Rig rig(tiny, at::kDouble);
+  const BlockRig rig(tiny, at::kDouble);
   const at::Tensor once = rig.run().grads;
   Kept stash;
   Kept work;
@@ -157,7 +154,7 @@ TEST(Block, SplittingSequencesOverCallsChangesNoBit) {
                                    {50, Kin::kGpt2},
                                    {50, Kin::kQwen3}}) {
       const Tiny tiny(Shape{.batch = 4, .seq = seq, .hidden = 96, .ffn = 134}.as(kin));
-      const Rig whole(tiny, type);
+      const BlockRig whole(tiny, type);
       const Passes all = whole.run();
       for (const std::int64_t pieces : {2, 4}) {
         Shape part = tiny.shape;

@@ -25,8 +25,8 @@ struct Ran {
 };
 
 // What one rank computes; chain 0: B, 1: I and W, 2: recomputed and B.
-struct Rig {
-  Rig(std::int64_t num_experts, std::int64_t ranks, bool to_few)
+struct SharedExpertsRig {
+  SharedExpertsRig(std::int64_t num_experts, std::int64_t ranks, bool to_few)
       : tiny([&] {
           Shape shape = Shape{}.as(Kin::kMixtral);
           shape.experts = num_experts;
@@ -102,7 +102,7 @@ struct Rig {
   at::Tensor own, experts;
 };
 
-void expect_same_as_alone(const Rig& rig, int chain) {
+void expect_same_as_alone(const SharedExpertsRig& rig, int chain) {
   std::vector<Ran> got(static_cast<std::size_t>(rig.ep));
   comm::run_local(static_cast<int>(rig.ep), [&](comm::World& world) {
     const auto comm = world.connect_all("ep", "ep", Deadline::after(Seconds{60}));
@@ -140,7 +140,7 @@ TEST(ExpertParallel, ComputesWhatRanksWithAllExpertsDo) {
         SCOPED_TRACE(testing::Message()
                      << experts << " experts on " << ep << " ranks, "
                      << (to_few ? "two of them chosen" : "all chosen") << ", chain " << chain);
-        expect_same_as_alone(Rig(experts, ep, to_few), chain);
+        expect_same_as_alone(SharedExpertsRig(experts, ep, to_few), chain);
       }
 }
 

@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -19,8 +18,8 @@ namespace {
 
 constexpr std::int64_t kMany = 5;  // experts, of which a token meets two
 
-struct Rig {
-  explicit Rig(at::ScalarType type)
+struct ExpertsRig {
+  explicit ExpertsRig(at::ScalarType type)
       : tiny(Shape{}.as(Kin::kMixtral)),
         rope(tiny.config(), tiny.shape.seq, type, at::kCPU),
         block(tiny.config(), tiny.unit(kBlock), tiny.flat(kBlock), tiny.shape.batch, tiny.shape.seq,
@@ -44,7 +43,7 @@ struct Rig {
   at::Tensor grads() const {
     Kept stash, work;
     const at::Tensor out = block.forward(params, input, stash);
-    at::Tensor made = at::full_like(params, std::numeric_limits<double>::quiet_NaN());
+    at::Tensor made = at::full_like(params, kNan);
     block.backward(params, std::move(stash), out.clone(), made, /*is_first=*/true);
     return made;
   }
@@ -57,7 +56,7 @@ struct Rig {
 
 TEST(Experts, OfEqualScoresTheLowerIsTaken) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    Rig rig(type);
+    ExpertsRig rig(type);
     const at::Tensor out = rig.out();
     for (std::int64_t e = 2; e < kMany; ++e) rig.expert("up", e, rig.params).mul_(3.0);
     EXPECT_TRUE(at::equal(rig.out(), out));
@@ -68,7 +67,7 @@ TEST(Experts, OfEqualScoresTheLowerIsTaken) {
 
 TEST(Experts, WithoutTokensHaveGradientsOfZero) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const Rig rig(type);
+    const ExpertsRig rig(type);
     const at::Tensor grads = rig.grads();
     for (const char* name : {"gate", "up", "down"})
       for (std::int64_t e = 0; e < kMany; ++e) {

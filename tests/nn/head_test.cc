@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <limits>
 #include <vector>
 
 #include "tests/nn/oracle.h"
@@ -15,17 +14,13 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kEps32 = std::numeric_limits<float>::epsilon();
-constexpr double kSeed = 0.37;
-
-struct Got {
+struct HeadGot {
   double loss;
   at::Tensor d_input, grads;
 };
 
-struct Rig {
-  Rig(const Tiny& of, at::ScalarType type, std::int64_t ignore = 3)
+struct HeadRig {
+  HeadRig(const Tiny& of, at::ScalarType type, std::int64_t ignore = 3)
       : tiny(of),
         params(random_params(of, kHead, type)),
         input(random("input", {of.shape.tokens(), of.shape.hidden}, type)),
@@ -34,11 +29,12 @@ struct Rig {
   Head head(std::int64_t chunk) const {
     return {tiny.config(), tiny.unit(kHead), tiny.flat(kHead), chunk};
   }
-  Got run(std::int64_t chunk) const {
-    Got got;
+  HeadGot run(std::int64_t chunk) const {
+    HeadGot got;
     ExactSum loss;
     got.grads = at::full_like(params, kNan);
-    got.d_input = head(chunk).loss_and_grad(params, input, labels, kSeed, got.grads, true, loss);
+    got.d_input =
+        head(chunk).loss_and_grad(params, input, labels, kLossSeed, got.grads, true, loss);
     got.loss = loss.result();
     return got;
   }
@@ -50,10 +46,10 @@ struct Rig {
 TEST(Head, EqualsAutogradInDoublePrecision) {
   for (const Shape& shape : shapes()) {
     const Tiny tiny(shape);
-    const Rig rig(tiny, at::kDouble);
-    const Truth truth = head_truth(tiny, rig.params, rig.input, rig.labels, kSeed);
+    const HeadRig rig(tiny, at::kDouble);
+    const Truth truth = head_truth(tiny, rig.params, rig.input, rig.labels, kLossSeed);
     for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{7}, shape.tokens()}) {
-      const Got got = rig.run(chunk);
+      const HeadGot got = rig.run(chunk);
       EXPECT_NEAR(got.loss, truth.out.item<double>(), 1e-13 * got.loss);
       EXPECT_LE(distance(got.d_input, truth.d_input), 1e-12) << chunk;
       EXPECT_LE(distance(tiny, kHead, got.grads, truth.d_params), 1e-12) << chunk;
@@ -64,11 +60,11 @@ TEST(Head, EqualsAutogradInDoublePrecision) {
 TEST(Head, IsAsAccurateAsAutogradInSinglePrecision) {
   for (const Shape& shape : shapes()) {
     const Tiny tiny(shape);
-    const Rig rig(tiny, at::kFloat);
-    const Truth truth =
-        head_truth(tiny, rig.params.to(at::kDouble), rig.input.to(at::kDouble), rig.labels, kSeed);
-    const Truth single = head_truth(tiny, rig.params, rig.input, rig.labels, kSeed);
-    const Got got = rig.run(7);
+    const HeadRig rig(tiny, at::kFloat);
+    const Truth truth = head_truth(tiny, rig.params.to(at::kDouble), rig.input.to(at::kDouble),
+                                   rig.labels, kLossSeed);
+    const Truth single = head_truth(tiny, rig.params, rig.input, rig.labels, kLossSeed);
+    const HeadGot got = rig.run(7);
     EXPECT_NEAR(got.loss, truth.out.item<double>(), 4 * kEps32 * got.loss);
     EXPECT_LE(distance(got.d_input, truth.d_input),
               3 * distance(single.d_input, truth.d_input) + 8 * kEps32);
@@ -82,11 +78,11 @@ TEST(Head, IsAsAccurateAsAutogradInSinglePrecision) {
 TEST(Head, ChunksChangeTheOrderOfSumsOnly) {
   const Tiny tiny({.batch = 3, .seq = 41, .hidden = 96, .vocab = 301});
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const Rig rig(tiny, type);
+    const HeadRig rig(tiny, type);
     const double bound = type == at::kFloat ? 1e-5 : 1e-13;
-    const Got whole = rig.run(tiny.shape.tokens());
+    const HeadGot whole = rig.run(tiny.shape.tokens());
     for (const std::int64_t chunk : {1, 2, 7, 64, 1000}) {
-      const Got got = rig.run(chunk);
+      const HeadGot got = rig.run(chunk);
       EXPECT_EQ(std::bit_cast<std::uint64_t>(got.loss), std::bit_cast<std::uint64_t>(whole.loss))
           << chunk;
       EXPECT_TRUE(at::equal(got.d_input, whole.d_input)) << chunk;
@@ -100,8 +96,8 @@ TEST(Head, ChunksChangeTheOrderOfSumsOnly) {
 
 TEST(Head, IgnoredLabelsTakeNoPart) {
   const Tiny tiny({});
-  const Rig none(tiny, at::kDouble, /*ignore=*/1);
-  const Got got = none.run(5);
+  const HeadRig none(tiny, at::kDouble, /*ignore=*/1);
+  const HeadGot got = none.run(5);
   EXPECT_EQ(got.loss, 0.0);
   EXPECT_TRUE(at::equal(got.d_input, at::zeros_like(got.d_input)));
   for (const Named& part : parts(tiny, kHead, got.grads))
@@ -110,11 +106,11 @@ TEST(Head, IgnoredLabelsTakeNoPart) {
 
 TEST(Head, GradientsAddUpAndLeaveGapsAlone) {
   const Tiny tiny({.hidden = 48});
-  const Rig rig(tiny, at::kDouble);
-  const Got once = rig.run(7);
+  const HeadRig rig(tiny, at::kDouble);
+  const HeadGot once = rig.run(7);
   const at::Tensor twice = once.grads.clone();
   ExactSum loss;
-  rig.head(7).loss_and_grad(rig.params, rig.input, rig.labels, kSeed, twice, false, loss);
+  rig.head(7).loss_and_grad(rig.params, rig.input, rig.labels, kLossSeed, twice, false, loss);
   EXPECT_LE(distance(tiny, kHead, twice, once.grads.mul(2)), 1e-14);
   for (const model::FlatRange& gap : tiny.flat(kHead).gaps(2))
     EXPECT_TRUE(twice.narrow(0, gap.begin, gap.size()).isnan().all().item<bool>());

@@ -26,7 +26,7 @@ using parts::ValueId;
 using tensor::ChargeTo;
 using tensor::MemoryAccount;
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+bool same_buffers(const at::Tensor& a, const at::Tensor& b) {
   return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
@@ -90,7 +90,7 @@ class Watched {
     const std::int64_t most = idle ? 0 : predicted(pass, part, run, before);
     EXPECT_TRUE(!exact_ || took == most) << took << ", not " << most;
     for (const auto& [storage, was] : before)
-      EXPECT_TRUE(changed.contains(storage) || same_bits(was, run.memory(storage)))
+      EXPECT_TRUE(changed.contains(storage) || same_buffers(was, run.memory(storage)))
           << runner_.passes().values()[storage].name;
   }
 

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "lockstep/nn/norm.h"
 #include "lockstep/parts/unit_passes.h"
@@ -22,10 +21,9 @@ using tensor::ChargeTo;
 using tensor::MemoryAccount;
 
 constexpr auto kNarrow = at::kBFloat16;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 at::Tensor wide_grads(const at::Tensor& params) {
-  return at::full({params.numel()}, kNaN, at::kFloat);
+  return at::full({params.numel()}, kNan, at::kFloat);
 }
 
 // About as far from the truth in f64 as LibTorch's autograd over bf16, which rounds after every op:

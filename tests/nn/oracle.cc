@@ -311,7 +311,7 @@ at::Tensor random(std::string_view name, std::vector<std::int64_t> sizes, at::Sc
 
 at::Tensor random_params(const Tiny& tiny, int unit, at::ScalarType type) {
   const model::FlatLayout& flat = tiny.flat(unit);
-  at::Tensor all = at::full({flat.padded(2)}, std::numeric_limits<double>::quiet_NaN(), type);
+  at::Tensor all = at::full({flat.padded(2)}, kNan, type);
   for (const model::FlatParam& place : flat.params) {
     const model::Param& param = tiny.unit(unit).params[static_cast<std::size_t>(place.param)];
     const bool gain = param.role == model::Role::kNorm;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,10 @@
 #include "lockstep/model/flat_layout.h"
 
 namespace lockstep::nn {
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kEps32 = std::numeric_limits<float>::epsilon();
+inline constexpr double kLossSeed = 0.37;  // what the loss's own gradient is multiplied by
 
 // Which traits a model has, by the name of a family that has them.
 enum class Kin : std::uint8_t {

@@ -7,18 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "tests/nn/oracle.h"
 
 namespace lockstep::nn {
 namespace {
 
-constexpr double kSeed = 0.37;
-
-struct Case {
+struct EntropyCase {
   at::Tensor logits, labels;
-  Case(std::int64_t rows, std::int64_t words, at::ScalarType type)
+  EntropyCase(std::int64_t rows, std::int64_t words, at::ScalarType type)
       : logits(random("logits", {rows, words}, type, 9.0)), labels(at::empty({rows}, at::kLong)) {
     for (std::int64_t i = 0; i < rows; ++i)
       labels.mutable_data_ptr<std::int64_t>()[i] = i % 4 == 3 ? kIgnored : 7 * i % words;
@@ -27,12 +24,12 @@ struct Case {
   std::int64_t label(std::int64_t i) const { return labels.const_data_ptr<std::int64_t>()[i]; }
 };
 
-struct Got {
+struct EntropyGot {
   at::Tensor grad;
   ExactSum loss;
-  Got(const Case& of, at::ScalarType type)
+  EntropyGot(const EntropyCase& of, at::ScalarType type)
       : grad(at::empty(of.logits.sizes(), of.logits.options().dtype(type))) {
-    add_row_losses(of.logits.clone(), of.labels, kSeed, grad, loss);
+    add_row_losses(of.logits.clone(), of.labels, kLossSeed, grad, loss);
   }
 };
 
@@ -41,8 +38,8 @@ struct Got {
 TEST(RowEntropy, IsTheLogarithmOfTheSoftmaxAndItsGradient) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble})
     for (const std::int64_t words : {1, 15, 16, 130, 1003}) {
-      const Case of(9, words, type);
-      const Got got(of, type);
+      const EntropyCase of(9, words, type);
+      const EntropyGot got(of, type);
       const at::Tensor exact = at::log_softmax(of.logits.to(at::kDouble), 1);
       const double u = type == at::kFloat ? std::ldexp(1.0, -24) : std::ldexp(1.0, -53);
       const double off = u * (3 + 18 + static_cast<double>(words) / 16 + 16 + 4);
@@ -56,8 +53,8 @@ TEST(RowEntropy, IsTheLogarithmOfTheSoftmaxAndItsGradient) {
         loss -= exact[i][of.label(i)].item<double>();
         wanted[i][of.label(i)] -= 1.0;
       }
-      wanted.mul_(kSeed);
-      EXPECT_LE((got.grad.to(at::kDouble) - wanted).abs().max().item<double>(), off * kSeed);
+      wanted.mul_(kLossSeed);
+      EXPECT_LE((got.grad.to(at::kDouble) - wanted).abs().max().item<double>(), off * kLossSeed);
       EXPECT_NEAR(got.loss.result(), loss, static_cast<double>(of.rows()) * off);
       ExactSum alone;
       add_row_losses(of.logits.clone(), of.labels, alone);
@@ -66,31 +63,31 @@ TEST(RowEntropy, IsTheLogarithmOfTheSoftmaxAndItsGradient) {
 }
 
 TEST(RowEntropy, RoundsANarrowGradientOnceAndOneOfItsOwnTypeInPlace) {
-  const Case of(9, 1003, at::kFloat);
-  const Got wide(of, at::kFloat), narrow(of, at::kBFloat16);
+  const EntropyCase of(9, 1003, at::kFloat);
+  const EntropyGot wide(of, at::kFloat), narrow(of, at::kBFloat16);
   EXPECT_TRUE(at::equal(narrow.grad, wide.grad.to(at::kBFloat16)));
   EXPECT_EQ(narrow.loss.result(), wide.loss.result());
   const at::Tensor logits = of.logits.clone();
   ExactSum loss;
-  add_row_losses(logits, of.labels, kSeed, logits, loss);
+  add_row_losses(logits, of.labels, kLossSeed, logits, loss);
   EXPECT_TRUE(at::equal(logits, wide.grad));
 }
 
 TEST(RowEntropy, ARowDoesNotKnowTheOthers) {
-  const Case of(9, 130, at::kFloat);
-  const Got whole(of, at::kFloat);
+  const EntropyCase of(9, 130, at::kFloat);
+  const EntropyGot whole(of, at::kFloat);
   for (std::int64_t i = 0; i < of.rows(); ++i) {
-    Case one = of;
+    EntropyCase one = of;
     one.logits = of.logits.narrow(0, i, 1).clone();
     one.labels = of.labels.narrow(0, i, 1);
-    EXPECT_TRUE(at::equal(Got(one, at::kFloat).grad, whole.grad.narrow(0, i, 1)));
+    EXPECT_TRUE(at::equal(EntropyGot(one, at::kFloat).grad, whole.grad.narrow(0, i, 1)));
   }
 }
 
 TEST(RowEntropy, WhatIsNotANumberShows) {
-  Case of(2, 130, at::kFloat);
-  of.logits[1][128].fill_(std::numeric_limits<double>::quiet_NaN());
-  EXPECT_TRUE(std::isnan(Got(of, at::kBFloat16).loss.result()));
+  EntropyCase of(2, 130, at::kFloat);
+  of.logits[1][128].fill_(kNan);
+  EXPECT_TRUE(std::isnan(EntropyGot(of, at::kBFloat16).loss.result()));
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "lockstep/comm/local/local.h"
 #include "tests/nn/unit_layouts.h"
 
@@ -61,8 +59,7 @@ Sharded::Sharded(const Tiny& of, Ways how)
     : tiny(of), ways(how), flats(unit_layouts(of.model, how.tp)) {}
 
 at::Tensor Sharded::cut(int unit, const at::Tensor& whole, std::int64_t rank) const {
-  at::Tensor own =
-      at::full({flat(unit).padded(2)}, std::numeric_limits<double>::quiet_NaN(), whole.options());
+  at::Tensor own = at::full({flat(unit).padded(2)}, kNan, whole.options());
   for (const model::FlatParam& place : flat(unit).params) {
     const at::Tensor part =
         shard_of(param_at(tiny, unit, place), whole, tiny.flat(unit).of(place.param), ways, rank);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,10 +16,6 @@
 
 namespace lockstep::nn {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kEps32 = std::numeric_limits<float>::epsilon();
-constexpr double kSeed = 0.37;
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -232,7 +227,7 @@ struct HeadRig {
       const at::Tensor own = sharded.cut(kHead, params, group.index());
       const at::Tensor rows = sharded.path(input, group.index());
       grads[i] = at::full_like(own, kNan);
-      d_inputs[i] = mine.loss_and_grad(own, rows, labels, kSeed, grads[i], true, losses[i]);
+      d_inputs[i] = mine.loss_and_grad(own, rows, labels, kLossSeed, grads[i], true, losses[i]);
       mine.loss(own, rows, labels, again[i]);
     });
     const double sum = merged(losses);
@@ -245,7 +240,7 @@ struct HeadRig {
     HeadResult got;
     got.grads = at::full_like(params, kNan);
     got.d_input = Head(tiny.config(), tiny.unit(kHead), tiny.flat(kHead), chunk)
-                      .loss_and_grad(params, input, labels, kSeed, got.grads, true, loss);
+                      .loss_and_grad(params, input, labels, kLossSeed, got.grads, true, loss);
     got.loss = loss.result();
     return got;
   }
@@ -280,9 +275,9 @@ TEST(TensorGroup, AHeadIsAsAccurateAsTheUncutOneInSinglePrecision) {
   for (const Shape& shape : divisible_shapes()) {
     const Tiny tiny(shape);
     const HeadRig rig(tiny, at::kFloat);
-    const Truth truth =
-        head_truth(tiny, rig.params.to(at::kDouble), rig.input.to(at::kDouble), rig.labels, kSeed);
-    const Truth single = head_truth(tiny, rig.params, rig.input, rig.labels, kSeed);
+    const Truth truth = head_truth(tiny, rig.params.to(at::kDouble), rig.input.to(at::kDouble),
+                                   rig.labels, kLossSeed);
+    const Truth single = head_truth(tiny, rig.params, rig.input, rig.labels, kLossSeed);
     for (const Ways& ways : all_ways()) {
       const HeadResult got = rig.run(ways, 7);
       EXPECT_NEAR(got.loss, truth.out.item<double>(), 4 * kEps32 * got.loss);

@@ -94,7 +94,7 @@ std::vector<Shape> watched_shapes() {
   return all;
 }
 
-struct Case {
+struct MemoryCase {
   Shape shape;
   Ways ways;
   at::ScalarType type;
@@ -116,14 +116,14 @@ void for_each_case(Fn fn) {
       for (const Ways& ways : all_ways()) {
         SCOPED_TRACE(ways.text() + " seq " + std::to_string(shape.seq) + " h " +
                      std::to_string(shape.hidden));
-        fn(Case{shape, ways, type, sizes_of(shape, ways, type)});
+        fn(MemoryCase{shape, ways, type, sizes_of(shape, ways, type)});
       }
 }
 
 // A block's passes on one rank; counts volumes of T h elements sent (t - 1) / t times.
 class BlockWatch {
  public:
-  BlockWatch(const Case& of, const Tiny& tiny, const Sharded& sharded, const Rope& rope,
+  BlockWatch(const MemoryCase& of, const Tiny& tiny, const Sharded& sharded, const Rope& rope,
              const at::Tensor& params, const at::Tensor& rows, const TensorGroup& group,
              Ledger& ledger)
       : block_(tiny.config(), tiny.unit(kBlock), sharded.flat(kBlock), of.shape.batch, of.shape.seq,
@@ -193,7 +193,7 @@ class BlockWatch {
 // rows are made again in I, so that W gathers none; shared experts gather theirs in both, and a
 // gate's weights in F and in I.
 TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
-  for_each_case([](Case of) {
+  for_each_case([](MemoryCase of) {
     const Tiny tiny(of.shape);
     const Sharded sharded(tiny, of.ways);
     const Rope rope(tiny.config(), of.shape.seq, of.type, at::kCPU);
@@ -232,7 +232,7 @@ TEST(TensorMemory, BlocksTakeAndSendWhatTheTablesSay) {
 }
 
 TEST(TensorMemory, EmbeddingsTakeAndSendWhatTheTablesSay) {
-  for_each_case([](const Case& of) {
+  for_each_case([](const MemoryCase& of) {
     const Tiny tiny(of.shape);
     const Sharded sharded(tiny, of.ways);
     const at::Tensor params = random_params(tiny, kEmbed, of.type);
@@ -252,7 +252,7 @@ TEST(TensorMemory, EmbeddingsTakeAndSendWhatTheTablesSay) {
 }
 
 TEST(TensorMemory, HeadsTakeAndSendWhatTheTablesSay) {
-  for_each_case([](Case of) {
+  for_each_case([](MemoryCase of) {
     if (of.shape.seq > 40) return;
     for (const auto& [vocab, chunk] : {std::pair{600, 5}, {600, 1000}, {8, 5}}) {
       of.shape.vocab = vocab;

@@ -14,13 +14,13 @@
 namespace lockstep::nn {
 namespace {
 
-struct Case {
+struct ProductCase {
   std::int64_t m, k, n;
   bool a_by_columns, b_by_columns;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<ProductCase> cases() {
+  std::vector<ProductCase> all;
   for (const auto& [m, k, n] :
        {std::tuple{1L, 1L, 1L}, {3L, 40L, 5L}, {64L, 24L, 96L}, {33L, 700L, 17L}, {130L, 1L, 31L}})
     for (const bool left : {false, true})
@@ -37,7 +37,7 @@ at::Tensor matrix(const char* name, std::int64_t rows, std::int64_t columns, boo
 // times the sum of their sizes (Higham, Accuracy and Stability, 2002, section 3.1), one more for
 // what is kept.
 TEST(WideProduct, AddsUpInTheWideType) {
-  for (const Case& of : cases()) {
+  for (const ProductCase& of : cases()) {
     const at::Tensor a = matrix("a", of.m, of.k, of.a_by_columns),
                      b = matrix("b", of.k, of.n, of.b_by_columns);
     const at::Tensor before = random("before", {of.m, of.n}, at::kFloat);
@@ -50,7 +50,7 @@ TEST(WideProduct, AddsUpInTheWideType) {
           (got.to(at::kDouble) - wanted).abs() - scale * (static_cast<double>(of.k + 1) * eps / 2);
       EXPECT_LE(excess.max().item<double>(), 0) << of.m << " " << of.k << " " << of.n;
     };
-    at::Tensor fresh = at::full({of.m, of.n}, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
+    at::Tensor fresh = at::full({of.m, of.n}, kNan, at::kFloat);
     multiply_into(fresh, a, b, 0.0);
     expect_near(fresh, exact, sizes);
     at::Tensor sum = before.clone();
@@ -62,7 +62,7 @@ TEST(WideProduct, AddsUpInTheWideType) {
 // What the promises of bf16 rest on: the same operands give the same bits wherever they lie on 64
 // bytes, and nothing is taken beside the result.
 TEST(WideProduct, RepeatsBitForBitWithoutMemoryOfItsOwn) {
-  for (const Case& of : cases()) {
+  for (const ProductCase& of : cases()) {
     const at::Tensor a = matrix("a", of.m, of.k, of.a_by_columns),
                      b = matrix("b", of.k, of.n, of.b_by_columns);
     at::Tensor first = at::full({of.m, of.n}, 1.0, at::kFloat);
