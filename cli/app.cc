@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <ostream>
 #include <utility>
 
 #include "cli/engine.h"
 #include "cli/help.h"
+#include "cli/text_file.h"
 #include "lockstep/base/check.h"
 #include "lockstep/config/suggest.h"
+#include "lockstep/launch/report.h"
 
 namespace lockstep::cli {
 namespace {
@@ -71,26 +72,6 @@ Result<ExitCode> dispatch(const std::vector<Verb>& verbs, std::vector<std::strin
   return (engine->*verb.engine)(args, output);
 }
 
-Error bug(const char* what) {
-  return {Code::kBug, what, "this is a bug in Lockstep; please report it with the command line"};
-}
-
-// What goes wrong, however it is told, is an Error.
-Result<ExitCode> guarded(const std::vector<Verb>& verbs, std::vector<std::string> words,
-                         const Common& common, const EnvironmentLookup& lookup, Output& output) {
-  try {
-    return dispatch(verbs, std::move(words), common, lookup, output);
-  } catch (const WorldError& error) {
-    return error.error();
-  } catch (const std::bad_alloc&) {
-    return Error{Code::kUnsuitableEnvironment, "out of memory", ""};
-  } catch (const std::exception& error) {
-    return bug(error.what());
-  } catch (...) {
-    return bug("an exception of unknown type");
-  }
-}
-
 constexpr int kNoWidth = std::numeric_limits<int>::max();  // of a pipe
 
 // COLUMNS, else the terminal's own.
@@ -125,9 +106,11 @@ ExitCode run_lockstep(const std::vector<Verb>& verbs, std::vector<std::string> w
               !common.json,
       // Long lines are hard to read, so a wide window is not filled with text.
       .width = std::clamp(columns == kNoWidth ? environment.width : columns, 40, 100),
-      .table_width = columns};
+      .table_width = columns,
+      .write = write_text,
+      .tell = launch::report_error};
   const Result<ExitCode> ended =
-      guarded(verbs, std::move(words), common, environment.lookup, output);
+      guarded([&] { return dispatch(verbs, words, common, environment.lookup, output); });
   const ExitCode code = ended.ok() ? *ended : fail(output, ended.error());
   out.flush();
   if (!out.good() && code == ExitCode::kOk)

@@ -104,9 +104,6 @@ Error unexpected(const Verb& verb, const std::string& path, const std::string& w
           join_parts("usage: ", usage(verb, path))};
 }
 
-// Words sorted by what they are: values of an option or argument by its name, a flag by "true".
-using Given = std::map<std::string, std::vector<std::string>, std::less<>>;
-
 // A word that begins with a dash and is no number.
 bool looks_like_option(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word[1] != '.' && (word[1] < '0' || word[1] > '9');
@@ -303,10 +300,14 @@ Result<Found> find_verb(const std::vector<Verb>& verbs, std::vector<std::string>
 
 Result<Args> parse_args(const Verb& verb, const std::string& path,
                         const std::vector<std::string>& words, const EnvironmentLookup& lookup) {
-  const Given sorted = LS_TRY(sort_words(verb, path, words));
+  return check_args(verb, path, LS_TRY(sort_words(verb, path, words)), lookup);
+}
+
+Result<Args> check_args(const Verb& verb, const std::string& path, const Given& given,
+                        const EnvironmentLookup& lookup) {
   const auto values_of = [&](const std::string& name) {
-    const auto found = sorted.find(name);
-    return found == sorted.end() ? std::vector<std::string>{} : found->second;
+    const auto found = given.find(name);
+    return found == given.end() ? std::vector<std::string>{} : found->second;
   };
   Args args;
   for (const Option& option : verb.options)
@@ -321,6 +322,15 @@ Result<Args> parse_args(const Verb& verb, const std::string& path,
   }
   LS_TRY(join_settings(verb, args));
   return args;
+}
+
+std::string shell_word(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string usage(const Verb& verb, const std::string& path) {

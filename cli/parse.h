@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,15 @@ std::vector<std::string> names_of(const std::vector<Verb>& verbs);
 // The arguments of one verb. `path` is used in messages.
 Result<Args> parse_args(const Verb& verb, const std::string& path,
                         const std::vector<std::string>& words, const EnvironmentLookup& lookup);
+
+// The same from values that are sorted already, those of an option or argument by its name, of a
+// flag "true".
+using Given = std::map<std::string, std::vector<std::string>, std::less<>>;
+Result<Args> check_args(const Verb& verb, const std::string& path, const Given& given,
+                        const EnvironmentLookup& lookup);
+
+// A word as a shell reads it back.
+std::string shell_word(const std::string& word);
 
 // "lockstep config check [--set KEY=VALUE] FILE".
 std::string usage(const Verb& verb, const std::string& path);

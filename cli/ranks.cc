@@ -5,6 +5,7 @@
 #include <ostream>
 #include <vector>
 
+#include "cli/parse.h"
 #include "lockstep/comm/local/local.h"
 #include "lockstep/comm/rendezvous.h"
 
@@ -38,15 +39,6 @@ const std::atomic<bool>& stop_on_signals() {
   // What nohup ignores stays ignored.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   return stop;
-}
-
-std::string shell_word(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string own_command() {

@@ -18,9 +18,7 @@ namespace lockstep::cli {
 // sent.
 const std::atomic<bool>& stop_on_signals();
 
-// A word as a shell reads it back; and the command line of this process, as a person would type it
-// again.
-std::string shell_word(const std::string& word);
+// The command line of this process, as a person would type it again.
 std::string own_command();
 
 // As stop_on_signals(), for a process that has ranks: a second signal is counted, so that it ends

@@ -1,11 +1,12 @@
 #include "cli/verb.h"
 
 #include <cctype>
+#include <exception>
+#include <new>
 #include <ostream>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/report.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,6 +21,10 @@ Number number_of(const std::string& text, std::string_view name) {
   const auto number = number_in<Number>(text);
   LS_CHECK(number, name, " = ", text);
   return *number;
+}
+
+Error bug(const char* what) {
+  return {Code::kBug, what, "this is a bug in Lockstep; please report it with the command line"};
 }
 
 Option of_type(OptionType type, Option option) {
@@ -85,6 +90,20 @@ void Output::row(int indent, const char* codes, int columns, const char* label,
 
 void Output::status(std::string_view text) const { err << '\r' << text << "\x1b[K" << std::flush; }
 
+Result<ExitCode> guarded(const std::function<Result<ExitCode>()>& work) {
+  try {
+    return work();
+  } catch (const WorldError& error) {
+    return error.error();
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kUnsuitableEnvironment, "out of memory", ""};
+  } catch (const std::exception& error) {
+    return bug(error.what());
+  } catch (...) {
+    return bug("an exception of unknown type");
+  }
+}
+
 void Args::set(const std::string& name, std::vector<std::string> values) {
   values_[name] = std::move(values);
 }
@@ -117,7 +136,7 @@ Result<void> check_alone(const Args& args, const std::vector<std::string>& other
 }
 
 ExitCode fail(Output& output, const Error& error) {
-  launch::report_error(error);
+  if (output.tell != nullptr) output.tell(error);
   config::Report report;
   report.add(error);
   return fail(output, report, "");

@@ -122,6 +122,9 @@ struct Output {
   bool live = false;        // `err` is a terminal: its last line may be written again
   int width = 80;           // columns to write text in
   int table_width = 80;     // columns that a table may take; of a pipe, any number
+  // Where files go: replaces one. Only of verbs that write any.
+  std::function<Result<void>(const std::string& name, const std::string& text)> write = {};
+  void (*tell)(const Error& error) = nullptr;  // who else hears why a verb failed; null: nobody
 
   std::string paint(const char* codes, std::string_view text) const;  // for `out`
   // A painted label of so many columns from column `indent` on, and the text wrapped beside it.
@@ -169,6 +172,9 @@ struct Verb {
   Result<ExitCode> (*run)(const Args& args, Output& output) = nullptr;
   Result<ExitCode> (*Engine::*engine)(const Args& args, Output& output) = nullptr;
 };
+
+// What goes wrong in `work`, however it is told, is an Error.
+Result<ExitCode> guarded(const std::function<Result<ExitCode>()>& work);
 
 // Report an error on output.err, as text or, with --json, as "lockstep.diagnostics/1"; return the
 // exit code that belongs to it. Who runs a verb does so with the Error that it returns.

@@ -175,12 +175,13 @@ Result<ExitCode> run_backtest(const Args& args, Output& output) {
   LS_TRY(backtest::read_runs(text, table));
   const auto rules = LS_TRY(rules_of(args));
   const Scores scores = backtest::score(table, rules);
-  if (args.has("svg")) LS_TRY(write_text(args.text("svg"), draw::scatter_svg(scatter_of(scores))));
+  if (args.has("svg"))
+    LS_TRY(output.write(args.text("svg"), draw::scatter_svg(scatter_of(scores))));
   if (args.has("report")) {
     const std::string shown = name.substr(name.find_last_of('/') + 1);
-    LS_TRY(write_text(args.text("report"), accuracy_page(scores, shown)));
+    LS_TRY(output.write(args.text("report"), accuracy_page(scores, shown)));
   }
-  if (args.has("rows")) LS_TRY(write_text(args.text("rows"), backtest::rows_csv(scores)));
+  if (args.has("rows")) LS_TRY(output.write(args.text("rows"), backtest::rows_csv(scores)));
   const auto adapted = adapt(scores, protocol);
   LS_TRY(check_adapted(adapted));
   if (output.json) {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "cli/cluster/cluster_json.h"
+#include "cli/parse.h"
 #include "cli/plan/page.h"
 #include "cli/plan/report.h"
-#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "lockstep/backtest/unseen.h"
 #include "lockstep/base/check.h"

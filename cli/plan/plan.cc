@@ -11,7 +11,6 @@
 #include "cli/plan/request.h"
 #include "cli/plan/targets.h"
 #include "cli/run_file.h"
-#include "cli/text_file.h"
 #include "cli/verbs.h"
 #include "lockstep/observe/memory_risk.h"
 #include "lockstep/planner/lattice.h"
@@ -48,7 +47,7 @@ Result<ExitCode> run_plan(const Args& args, Output& output) {
     return error->code == Code::kTargetMissed ? ExitCode::kCheckFailed : exit_code_of(error->code);
   }
   if (args.has("learned"))
-    LS_TRY(write_text(args.text("learned"), request.observed->json().dump(2) + "\n"));
+    LS_TRY(output.write(args.text("learned"), request.observed->json().dump(2) + "\n"));
   PlanAnswer answer;
   answer_plan(args, request, answer);
   if (answer.refused) return *answer.refused;
@@ -58,12 +57,12 @@ Result<ExitCode> run_plan(const Args& args, Output& output) {
     return ExitCode::kCheckFailed;
   }
   const PlanRow& best = answer.rows.front();
-  if (args.has("svg")) LS_TRY(write_text(args.text("svg"), memory_svg(request, best)));
+  if (args.has("svg")) LS_TRY(output.write(args.text("svg"), memory_svg(request, best)));
   if (args.has("out"))
-    LS_TRY(write_text(args.text("out"), run_json(args, request, best).dump(2) + "\n"));
+    LS_TRY(output.write(args.text("out"), run_json(args, request, best).dump(2) + "\n"));
   const Json json = output.json || args.has("report") ? plan_json(args, request, answer) : Json();
   if (args.has("report"))
-    LS_TRY(write_text(args.text("report"), plan_page(json, timeline_svg(best))));
+    LS_TRY(output.write(args.text("report"), plan_page(json, timeline_svg(best))));
   const Result<ExitCode> code = args.has("emit") ? print_script(request, best, output)
                                 : output.json    ? print_json(output, json)
                                                  : print(args, request, answer, output);

@@ -11,7 +11,6 @@
 #include "cli/simulate/request.h"
 #include "cli/simulate/timing.h"
 #include "cli/table.h"
-#include "cli/text_file.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "lockstep/base/check.h"
@@ -111,7 +110,8 @@ class Report {
       print_table_of_all();
     else
       print_one(result_.timed.front());
-    for (const std::string& file : result_.written) output_.out << "wrote " << file << '\n';
+    for (const std::string& file : result_.written)
+      (output_.json ? output_.err : output_.out) << "wrote " << file << '\n';
   }
 
  private:
@@ -293,12 +293,13 @@ class Report {
   Output& output_;
 };
 
-Result<void> write_files(const SimulateRequest& request, SimulateResult& result) {
+Result<void> write_files(const SimulateRequest& request, SimulateResult& result,
+                         const Output& output) {
   const Timed& timed = result.timed.front();
   const auto write = [&](const std::string& name, const auto& text) -> Result<void> {
     if (name.empty()) return {};
     result.written.push_back(name);
-    return write_text(name, text());
+    return output.write(name, text());
   };
   LS_TRY(write(request.svg, [&] { return draw::svg(timed.figure); }));
   LS_TRY(write(request.trace, [&] { return draw::trace(timed.figure); }));
@@ -347,7 +348,7 @@ Result<ExitCode> run_simulate(const Args& args, Output& output) {
   const bool is_over = !request->compares && request->memory_cap &&
                        result.timed.front().max_peak() > *request->memory_cap;
   if (is_over) return over_the_cap(*request, timing, result.timed.front(), output);
-  if (!request->compares) LS_TRY(write_files(*request, result));
+  if (!request->compares) LS_TRY(write_files(*request, result, output));
   Report(*request, timing, result, output).print();
   return ExitCode::kOk;
 }
