@@ -3,10 +3,15 @@
 # have no line; their headers are internal.
 
 # External libraries, each used by the one folder that wraps it.
-set(LOCKSTEP_EXTERNAL_base xxhash)
+option(LOCKSTEP_XXHASH_INLINE "Compile xxhash from its header instead of linking its library" OFF)
+if(NOT LOCKSTEP_XXHASH_INLINE)
+  set(LOCKSTEP_EXTERNAL_base xxhash)
+endif()
 # Debian's library has XXH3 for AVX2 and AVX-512 too; not every one does.
 include(CheckLibraryExists)
-check_library_exists(xxhash XXH3_64bits_dispatch "" LOCKSTEP_XXHASH_HAS_DISPATCH)
+if(NOT LOCKSTEP_XXHASH_INLINE)
+  check_library_exists(xxhash XXH3_64bits_dispatch "" LOCKSTEP_XXHASH_HAS_DISPATCH)
+endif()
 
 # The one translation unit that includes ProcessGroupGloo.hpp needs headers the wheel does not ship.
 set_source_files_properties("${CMAKE_SOURCE_DIR}/lockstep/comm/gloo/world.cc" PROPERTIES
@@ -54,7 +59,8 @@ function(lockstep_area folder above_fence deps)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:lockstep_flags>" ${LOCKSTEP_EXTERNAL_${name}})
   if(name STREQUAL base)
-    target_compile_definitions(${target} PRIVATE LOCKSTEP_XXHASH_DISPATCH=$<BOOL:${LOCKSTEP_XXHASH_HAS_DISPATCH}>)
+    target_compile_definitions(${target} PRIVATE LOCKSTEP_XXHASH_DISPATCH=$<BOOL:${LOCKSTEP_XXHASH_HAS_DISPATCH}>
+      "$<$<BOOL:${LOCKSTEP_XXHASH_INLINE}>:XXH_STATIC_LINKING_ONLY;XXH_IMPLEMENTATION>")
   endif()
   string(REPLACE "/" "_" deps "${deps}")
   foreach(dep IN LISTS deps)
