@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cli/table.h"
-#include "cli/text_file.h"
 #include "lockstep/base/dtype.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/units.h"
@@ -174,7 +173,7 @@ Result<ExitCode> print_states(const Args& args, Output& output, const model::Mod
     title += join_parts("one of tp ", ranks.tp, " x pp ", ranks.pp, " x dp ", ranks.dp,
                         " ranks keeps, ", billions(std::llround(parameters)), " of them");
   if (args.has("svg"))
-    LS_TRY(write_text(args.text("svg"), picture(title, all.front(), parameters, ranks.dp)));
+    LS_TRY(output.write(args.text("svg"), picture(title, all.front(), parameters, ranks.dp)));
   if (output.json) return print_json(output, states_json(model, ranks, parameters, all));
   output.out << title << "\n";
   for (const Widths& one : all) {

@@ -84,6 +84,10 @@ TEST(Ask, AnswersFilesAndWritesNone) {
   const Json drawn = asked(R"({"verb": "simulate", "schedule": "1f1b", "svg": "step.svg"})");
   EXPECT_TRUE(drawn.find("files")->find("step.svg")->as_text().starts_with("<svg"));
   EXPECT_TRUE(drawn.find("answer")->is_object());
+  const Json states =
+      asked(R"({"verb": "model", "model": "llama3-8b", "dp": 8, "svg": ")" + name + R"("})");
+  EXPECT_TRUE(states.find("files")->find(name)->as_text().starts_with("<svg"));
+  EXPECT_FALSE(std::filesystem::exists(name));
 }
 
 // The first diagnostic of a refused request.
