@@ -6,6 +6,8 @@
 #include "cli/app.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
+#include "lockstep/launch/page.h"
+#include "lockstep/launch/spares.h"
 #include "lockstep/launch/spawn.h"
 
 namespace {
@@ -19,6 +21,8 @@ int terminal_width() {
 
 int main(int argc, char** argv) {
   lockstep::launch::end_with_parent();
+  lockstep::launch::be_called_spare();
+  lockstep::launch::show_life();
   const lockstep::cli::Environment environment = {.lookup = lockstep::cli::variable,
                                                   .out_is_terminal = isatty(STDOUT_FILENO) != 0,
                                                   .err_is_terminal = isatty(STDERR_FILENO) != 0,

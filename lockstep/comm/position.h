@@ -34,25 +34,42 @@ class PositionCell {
   void set(Position at) {
     LS_CHECK(at.step >> 26 == 0 && at.op >> 24 == 0, "no room for step ", at.step, ", op ", at.op);
     const auto part = static_cast<std::uint64_t>(std::min(at.part, kMaxPart));
-    word_.store(static_cast<std::uint64_t>(at.step) << 38 |
-                    static_cast<std::uint64_t>(at.op) << 14 | part << 2 |
-                    static_cast<std::uint64_t>(at.evaluates) << 1 |
-                    static_cast<std::uint64_t>(at.waits),
-                std::memory_order_relaxed);
+    const std::uint64_t word = static_cast<std::uint64_t>(at.step) << 38 |
+                               static_cast<std::uint64_t>(at.op) << 14 | part << 2 |
+                               static_cast<std::uint64_t>(at.evaluates) << 1 |
+                               static_cast<std::uint64_t>(at.waits);
+    word_.store(word, std::memory_order_relaxed);
+    if (shown_ != nullptr) shown_->store(word, std::memory_order_relaxed);
   }
   // Nothing before the first set.
-  std::optional<Position> get() const {
+  std::optional<Position> get() const { return decode(word_.load(std::memory_order_relaxed)); }
+
+  // From now on `word`, which must outlive the cell's use, holds every position too. Before any
+  // other thread knows the cell.
+  void show_in(std::atomic<std::uint64_t>& word) { shown_ = &word; }
+  // Shows there alone that the rank has done a step, or an evaluation, and is at what comes between
+  // steps: a save, say.
+  void rest() {
+    if (shown_ == nullptr) return;
     const std::uint64_t word = word_.load(std::memory_order_relaxed);
+    if (word != kUnset)
+      shown_->store((word >> 38) << 38 | static_cast<std::uint64_t>(kBetween) << 14,
+                    std::memory_order_relaxed);
+  }
+  static std::optional<Position> decode(std::uint64_t word) {
     if (word == kUnset) return std::nullopt;
     return Position{static_cast<std::int32_t>(word >> 38),
                     static_cast<std::int32_t>(word >> 14 & 0xffffff), (word & 1) != 0,
                     (word & 2) != 0, static_cast<std::int32_t>(word >> 2) & kMaxPart};
   }
 
- private:
   static constexpr std::uint64_t kUnset = ~std::uint64_t{0};
+  static constexpr std::int32_t kBetween = 0xffffff;  // the op of one that rests
+
+ private:
   static constexpr std::int32_t kMaxPart = 0xfff;
   std::atomic<std::uint64_t> word_ = kUnset;
+  std::atomic<std::uint64_t>* shown_ = nullptr;  // not owned
 };
 
 // What is known of a rank from outside.

@@ -178,7 +178,10 @@ void Coordinator::fail(Reason reason) {
 void Coordinator::end() {
   if (state_ != State::kRunning) return;
   state_ = State::kEnding;
-  everyone(Json::object({{"is", "end"}, {"generation", generation_}}));
+  // Ranks that find out by themselves why they end say more of a failure than its exit code; of a
+  // death all is known.
+  const bool at_once = reason_ && reason_->weight != Weight::kExit;
+  everyone(Json::object({{"is", "end"}, {"generation", generation_}, {"at_once", at_once}}));
 }
 
 void Coordinator::lose(int host, const std::string& why) {

@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/ids.h"
 #include "lockstep/base/result.h"
+#include "lockstep/launch/page.h"
 
 namespace lockstep::launch {
 
@@ -42,6 +45,34 @@ struct Job {
 // already.
 void end_with_parent();
 
+class Spares;
+
+// One that runs, as whoever started it has it. Movable.
+struct Process {
+  struct Ending {
+    std::optional<int> exit_code;  // empty when a signal ended it
+    int signal = 0;
+    bool ok() const { return exit_code == 0; }
+  };
+  pid_t pid = 0;
+  Descriptor pidfd, reports;
+  std::optional<Page> page = {};
+  std::unique_ptr<std::atomic<bool>> died = std::make_unique<std::atomic<bool>>(false);
+  std::optional<Ending> ending = {};
+};
+
+// Starts one. `more` are descriptors that it gets besides, as (here, there); what it prints goes to
+// `output`, or to the file `output_path`.
+struct Start {
+  std::string program;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;  // in front of this process's own
+  Job::Output output = {};
+  std::string output_path = "";
+  std::vector<int> inherited = {};
+};
+Result<Process> start_process(const Start& start);
+
 // The running ranks of this machine, numbered here from 0 wherever they are in the job. Those still
 // running when it is destroyed are killed, and those that called end_with_parent() die with whoever
 // started them: a job never outlives its launcher. One thread.
@@ -50,16 +81,14 @@ class RankProcesses {
   // Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
   // and one thread per rank for OpenMP and MKL. Rank 0 inherits the socket that listens on that
   // port (comm::Rendezvous::store_socket), so that nobody else can take it.
-  static Result<RankProcesses> start(const Job& job);
+  // Each has a page. `spares`, where there are any, become ranks in the place of new processes; all
+  // of them were started with the program and arguments of the job.
+  static Result<RankProcesses> start(const Job& job, Spares* spares = nullptr);
   RankProcesses(RankProcesses&&) = default;
   RankProcesses& operator=(RankProcesses&&) = delete;
   ~RankProcesses();
 
-  struct Ending {
-    std::optional<int> exit_code;  // empty when a signal ended it
-    int signal = 0;
-    bool ok() const { return exit_code == 0; }
-  };
+  using Ending = Process::Ending;
 
   int size() const { return static_cast<int>(ranks_.size()); }
   pid_t pid(Rank rank) const { return ranks_[rank.value].pid; }
@@ -69,15 +98,19 @@ class RankProcesses {
   // Waits until the rank ends; nothing when the deadline passes first.
   std::optional<Ending> wait(Rank rank, Deadline deadline);
   void signal(Rank rank, int number) const;
-  bool is_stopped(Rank rank) const;  // by a signal or a debugger
+  // The letter of /proc/PID/stat: T is stopped by a signal, t by a debugger. 0: it has ended.
+  char state(Rank rank) const;
+  const Page& page(Rank rank) const { return *ranks_[rank.value].page; }
+
+  // From now on, once the rank holds its page: whether it has died, or is about to, known before it
+  // can be waited for. `deaths` becomes readable when that changes, for any rank.
+  void watch_page(Rank rank);
+  bool has_died(Rank rank) const { return *ranks_[rank.value].died; }
+  int deaths() const { return *deaths_; }
 
  private:
-  struct Process {
-    pid_t pid = 0;
-    Descriptor pidfd, reports;
-    std::optional<Ending> ending = {};
-  };
   RankProcesses() = default;
+  std::shared_ptr<Descriptor> deaths_;  // behind threads that write to it
   std::vector<Process> ranks_;
 };
 

@@ -14,12 +14,13 @@
 #include "lockstep/launch/coordinator_server.h"
 #include "lockstep/launch/logs.h"
 #include "lockstep/launch/message.h"
+#include "lockstep/launch/spares.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr int kBetweenLooks = 100;  // ms
-constexpr int kMostRefusals = 10;   // by closing the connection before anything is said
+constexpr int kBetweenLooks = 50;  // ms
+constexpr int kMostRefusals = 10;  // by closing the connection before anything is said
 
 std::string now() {
   const std::time_t time = std::time(nullptr);
@@ -43,7 +44,7 @@ struct Running {
       : generation(number),
         logs(std::move(copies)),
         ranks(std::move(processes)),
-        watch(ranks, first, tell) {}
+        watch(ranks, first, tell, Watch::Manner::kAtOnce) {}
 };
 
 // From coming to the coordinator until the job is over or the connection is.
@@ -85,8 +86,13 @@ class Session {
     if (is == "over") verdict_ = verdict_of(message);
     if (is == "start") start(message);
     if (is == "stop") asked_elsewhere_ = true;
-    if (is == "end" && running_ && int_in(message, "generation", 1) == running_->generation)
-      running_->watch.end_soon();
+    if (is == "end" && running_ && int_in(message, "generation", 1) == running_->generation) {
+      const Json* const at_once = message.find("at_once");
+      if (at_once != nullptr && *at_once == Json(true))
+        running_->watch.kill();
+      else
+        running_->watch.end_soon();
+    }
   }
 
   void start(const Json& message) {
@@ -100,7 +106,7 @@ class Session {
                              : -1};
     const Json* const has = message.find("has_checkpoint");
     Job ranks = {job_.program, job_.words(generation > 1, has != nullptr && *has == Json(true)),
-                 job_.ranks,   {},
+                 job_.ranks,   job_.environment,
                  "",           place};
     std::unique_ptr<Logs> logs;
     if (!job_.logs.empty()) {
@@ -109,10 +115,22 @@ class Session {
           join_parts("== start ", generation, " on ", own_name(), ", ", now(), "\n"), tell_);
       ranks.outputs = logs->outputs();
     }
-    auto started = RankProcesses::start(ranks);
+    auto started = RankProcesses::start(ranks, spares_for(ranks.arguments));
+    spares_.reset();  // what was not taken is of the start before
     if (logs) logs->started();
     if (!started.ok()) return refuse(generation, place.first_rank, started.error());
     running_.emplace(generation, std::move(logs), *std::move(started), place.first_rank, tell_);
+  }
+
+  Spares* spares_for(const std::vector<std::string>& arguments) {
+    return spares_ && spares_->arguments() == arguments ? &*spares_ : nullptr;
+  }
+
+  // When ranks have come so far that loading beside them holds nobody up who starts.
+  void prepare_spares() {
+    if (!job_.has_spares || !running_->watch.all_have_stepped()) return;
+    if (!spares_) spares_.emplace(job_.program, job_.words(true, true));
+    spares_->prepare(job_.ranks);
   }
 
   void refuse(std::int64_t generation, int rank, const Error& error) {
@@ -125,6 +143,7 @@ class Session {
 
   void look() {
     running_->watch.look();
+    prepare_spares();
     const auto& failure = running_->watch.failure();
     if (failure && !std::exchange(running_->told, true)) channel_.send(report("failed"));
     if (!running_->watch.all_ended()) return;
@@ -167,6 +186,7 @@ class Session {
   Channel& channel_;
   const Asked& asked_;
   const Watch::Tell& tell_;
+  std::optional<Spares> spares_;
   std::optional<Running> running_;
   std::optional<Verdict> verdict_;
   bool told_stop_ = false, asked_elsewhere_ = false;

@@ -12,6 +12,11 @@
 
 namespace lockstep::launch {
 
+// Variables of ranks: where they leave copies of their state that outlive them, and after how many
+// steps.
+inline constexpr const char* kSnapshots = "LOCKSTEP_SNAPSHOTS";
+inline constexpr const char* kSnapshotInterval = "LOCKSTEP_SNAPSHOT_INTERVAL";
+
 struct HostJob {
   Host host;
   int ranks = 1;       // on this host
@@ -19,6 +24,8 @@ struct HostJob {
   std::string secret;  // of all hosts
   std::string logs;    // a folder; empty: ranks print where this process does
   std::string program;
+  std::vector<std::string> environment = {};  // "NAME=value", for the ranks
+  bool has_spares = false;  // processes that wait to become the ranks of the next start
   // The arguments of ranks: at first, and of a restart, with a checkpoint or without one.
   std::function<std::vector<std::string>(bool restarts, bool has_checkpoint)> words;
 };

@@ -192,6 +192,7 @@ exec::StepSums Session::run(const Sized& work, const exec::Executor::Observer& o
   const RealClock clock;
   try {
     const exec::StepSums sums = work.executor.run(observer);
+    world_.position().rest();
     report.loss = sums.loss.result() / static_cast<double>(sums.tokens);
     report.tokens = sums.tokens;
     report.time = clock.now().since_start;

@@ -96,6 +96,18 @@ TEST_F(SupervisorTest, AJobThatFailsOnceIsStartedAgain) {
       << told();
 }
 
+TEST_F(SupervisorTest, ARankThatStaysStoppedIsKilledAndTheJobStartedAgain) {
+  const Deadline soon = Deadline::after(Seconds{20});
+  const Verdict verdict =
+      start(job(0, 1, "test $1$RANK = first1 && kill -STOP $$; test $1 = again || exec sleep 100"))
+          .get();
+  EXPECT_EQ(verdict.exit_code, 0);
+  EXPECT_NE(told().find("rank 1 on "), std::string::npos) << told();
+  EXPECT_NE(told().find(") was stopped for 2."), std::string::npos) << told();
+  EXPECT_NE(told().find(", and was killed; restart 1 of"), std::string::npos) << told();
+  EXPECT_FALSE(soon.expired());
+}
+
 TEST_F(SupervisorTest, AnExitCodeThatWouldComeAgainIsTheJobs) {
   const Verdict verdict = start(job(0, 1, "test $RANK = 0 && exit 2; exec sleep 100")).get();
   EXPECT_EQ(verdict.exit_code, 2);
