@@ -1,4 +1,5 @@
 // lockstep launch: starts the ranks of a job, and starts them again when one fails.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <ostream>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "cli/help.h"
+#include "cli/launch/snapshots.h"
 #include "cli/parse.h"
 #include "cli/plan/file.h"
 #include "cli/ranks.h"
@@ -30,6 +32,15 @@ std::vector<Option> launch_options() {
          integer("max-restarts", "K", "Start the job again at most so often; 0: never")
              .initially("100")
              .at_least(0),
+         flag(
+             "no-spares",
+             "Keep no processes ready that have loaded LibTorch and wait to be ranks of a restart"),
+         integer("snapshot-interval", "K",
+                 "Copy the state into memory every K steps; a restart begins with the newest copy "
+                 "[default: from disk alone]")
+             .at_least(1),
+         text("snapshot-dir", "DIR", "Where the copies are: a file system in memory")
+             .initially("/dev/shm"),
          text("logs", "DIR",
               "What rank N prints goes to DIR/rank-N.log; rank 0 prints here, too")}},
        {"Several hosts",
@@ -125,7 +136,7 @@ Result<int> ranks_here(const Args& launch, const launch::Host& host, int world) 
                 "--nproc N says how many are on this one");
 }
 
-std::int64_t newest_checkpoint(const std::string& folder) {
+std::int64_t newest_in(const std::string& folder) {
   if (folder.empty() || !std::filesystem::exists(folder)) return -1;
   const auto there = checkpoint::candidates(files::real_disk(), folder);
   if (there.empty()) return -1;
@@ -144,6 +155,25 @@ std::vector<std::string> words_to_resume(const Command& command, bool has_checkp
     if (name != "--resume" && name != "--load" && name != "--weights") words.push_back(word);
   }
   return words;
+}
+
+Result<std::optional<Snapshots>> make_snapshots(const Args& args, const Command& command,
+                                                const launch::Host& host) {
+  if (!args.has("snapshot-interval")) return std::optional<Snapshots>();
+  if (args.integer("max-restarts") == 0)
+    return Error{Code::kConflict, "--snapshot-interval, but --max-restarts is 0",
+                 "snapshots are for restarts: leave one of the two out"};
+  if (host.hosts > 1)
+    return Error{Code::kConflict,
+                 join_parts("--snapshot-interval, but there are ", host.hosts, " hosts"),
+                 "snapshots lie in the memory of one host; with several hosts, restart from "
+                 "--save with a small --save-interval"};
+  // Weights and two moments, as a checkpoint has them.
+  const std::int64_t width = command.spec.train.dtype == DType::kF64 ? 8 : 4;
+  const auto model = LS_TRY(model::describe(command.spec.model));
+  Snapshots made =
+      LS_TRY(Snapshots::make(args.text("snapshot-dir"), {3 * width * model::count(model).total}));
+  return std::optional(std::move(made));
 }
 
 Result<ExitCode> run_launch(const Args& args, Output& output) {
@@ -170,9 +200,17 @@ Result<ExitCode> run_launch(const Args& args, Output& output) {
   job.policy.wait = {static_cast<double>(args.integer("wait"))};
   job.policy.address = job.host.coordinator;
   const std::string save = command->args.has("save") ? command->args.text("save") : "";
-  job.policy.newest_checkpoint = [save] { return newest_checkpoint(save); };
+  const auto snapshots = LS_TRY(make_snapshots(args, *command, job.host));
+  if (snapshots)
+    job.environment = {
+        join_parts(launch::kSnapshots, "=", snapshots->path()),
+        join_parts(launch::kSnapshotInterval, "=", args.integer("snapshot-interval"))};
+  job.policy.newest_checkpoint = [&] {
+    return std::max(newest_in(save), newest_in(snapshots ? snapshots->path() : ""));
+  };
   job.secret = comm::process_environment(launch::kSecret).value_or("");
   job.program = "/proc/self/exe";
+  job.has_spares = job.policy.max_restarts > 0 && !args.flag("no-spares");
   std::signal(SIGPIPE, SIG_IGN);  // whoever read what rank 0 prints may leave
   job.words = [&](bool restarts, bool has_checkpoint) {
     return restarts ? words_to_resume(*command, has_checkpoint) : command->words;

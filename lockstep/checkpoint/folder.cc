@@ -31,21 +31,12 @@ bool is_own_file(std::string_view name) {
   return name == file_name(writer);
 }
 
-// A folder of begin_save, or one that remove_checkpoint hid.
+// A folder of begin_save, or one that remove() hid.
 bool is_temporary(std::string_view name) {
   const auto mark = name.find(kTemporary);
   if (mark == std::string_view::npos || !step_of(name.substr(0, mark))) return false;
   const std::string_view nonce = name.substr(mark + kTemporary.size());
   return std::ranges::all_of(nonce, [](unsigned char c) { return std::isalnum(c) != 0; });
-}
-
-// Out of sight first, so that a removal that stops half way leaves nothing that looks whole.
-void remove_checkpoint(files::Disk& disk, const std::string& folder, const std::string& path) {
-  if (!files::holds_only(path, is_own_file)) return;
-  const std::string hidden = join_parts(folder, "/", files::name_of(path), kTemporary, "removed");
-  if (exists(hidden) && !disk.remove_folder(hidden, is_own_file)) return;
-  disk.rename(path, hidden);
-  disk.remove_folder(hidden, is_own_file);
 }
 
 }  // namespace
@@ -106,16 +97,25 @@ std::string publish(files::Disk& disk, const std::string& folder, const std::str
   if (replaces) disk.rename(path, replaced);
   disk.rename(temporary, path);
   disk.sync_folder(folder);
-  if (replaces) remove_checkpoint(disk, folder, replaced);
+  if (replaces) remove(disk, folder, replaced);
   files::replace_file(disk, folder + "/latest", folder_name(manifest.step) + "\n");
   return path;
+}
+
+// Out of sight first, so that a removal that stops half way leaves nothing that looks whole.
+void remove(files::Disk& disk, const std::string& folder, const std::string& path) {
+  if (!files::holds_only(path, is_own_file)) return;
+  const std::string hidden = join_parts(folder, "/", files::name_of(path), kTemporary, "removed");
+  if (exists(hidden) && !disk.remove_folder(hidden, is_own_file)) return;
+  disk.rename(path, hidden);
+  disk.remove_folder(hidden, is_own_file);
 }
 
 void retain(files::Disk& disk, const std::string& folder, std::int64_t keep) {
   const auto all = candidates(disk, folder);
   if (keep == 0 || std::cmp_less_equal(all.size(), keep)) return;
   for (std::size_t i = static_cast<std::size_t>(keep); i < all.size(); ++i)
-    remove_checkpoint(disk, folder, all[i]);
+    remove(disk, folder, all[i]);
   disk.sync_folder(folder);
 }
 

@@ -45,6 +45,9 @@ std::string begin_save(files::Disk& disk, const std::string& folder, std::int64_
 std::string publish(files::Disk& disk, const std::string& folder, const std::string& temporary,
                     const Manifest& manifest);
 
+// Removes a checkpoint, a path of candidates().
+void remove(files::Disk& disk, const std::string& folder, const std::string& path);
+
 // Removes all but the newest `keep` of the folder's checkpoints, whether they are whole or not;
 // with 0 it removes nothing.
 void retain(files::Disk& disk, const std::string& folder, std::int64_t keep);

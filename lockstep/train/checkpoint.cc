@@ -46,11 +46,13 @@ class Loader {
         all_(world.connect_all(label + "load", kCheckpointAxis, Deadline::after(deadline))),
         deadline_(deadline) {}
 
-  Result<Loaded> load(const std::string& path) {
+  Result<Loaded> load(const std::string& path, const std::string& nearer) {
     const bool is_one = checkpoint::is_checkpoint(path);
     Skipped skipped;
-    for (std::optional<std::int64_t> older_than;;) {
-      const std::string chosen = LS_TRY(agree(choose(path, is_one, older_than, skipped)));
+    if (!nearer.empty()) sources_.push_back({nearer});
+    sources_.push_back({path});
+    for (;;) {
+      const std::string chosen = LS_TRY(agree(is_one ? check_one(path) : choose(skipped)));
       Result<Checkpoint> opened = Checkpoint::open(chosen);
       const Result<void> done = opened.ok() ? restore(*opened) : opened.error();
       const Result<std::string> all_done = agree_all(done);
@@ -58,7 +60,9 @@ class Loader {
       if (is_one || all_done.error().code == Code::kOtherCheckpoint) return all_done.error();
       skipped.errors.push_back(all_done.error());
       skipped.paths.push_back(chosen);
-      older_than = checkpoint::step_of(chosen.substr(chosen.rfind('/') + 1));
+      for (Source& source : sources_)
+        if (source.folder == chosen.substr(0, chosen.rfind('/')))
+          source.older_than = checkpoint::step_of(chosen.substr(chosen.rfind('/') + 1));
     }
   }
 
@@ -66,25 +70,50 @@ class Loader {
   struct Skipped {  // checkpoints that cannot be used; complete on rank 0
     std::vector<Error> errors;
     std::vector<std::string> paths;
+    void add(const Error& error, const std::string& path) {
+      if (std::ranges::find(paths, path) != paths.end()) return;
+      errors.push_back(error);
+      paths.push_back(path);
+    }
+  };
+  struct Source {  // a folder of checkpoints
+    std::string folder;
+    std::optional<std::int64_t> older_than = {};
   };
 
-  // On rank 0 the path of the next one to try; elsewhere nothing that matters.
-  Result<std::string> choose(const std::string& path, bool is_one,
-                             std::optional<std::int64_t> older_than, Skipped& skipped) {
+  // On rank 0 the path of the next one to try, the newest of all folders and of two as new the one
+  // of the first; elsewhere nothing that matters.
+  Result<std::string> choose(Skipped& skipped) {
     if (!is_first_) return std::string();
-    if (!is_one) {
-      auto choice = checkpoint::newest(files::real_disk(), path, older_than);
-      if (!choice.ok() && !skipped.errors.empty())
-        return Error{Code::kCorruptCheckpoint,
-                     join_parts("no checkpoint in `", path,
-                                "` is whole; of the newest: ", skipped.errors[0].message),
-                     skipped.errors[0].help};
-      if (!choice.ok()) return choice.error();
-      std::ranges::move(choice->skipped, std::back_inserter(skipped.errors));
-      std::ranges::move(choice->damaged, std::back_inserter(skipped.paths));
-      LS_TRY(check(choice->checkpoint));
-      return choice->checkpoint.path();
+    std::optional<Checkpoint> best;
+    Error none;
+    for (const Source& source : sources_) {
+      auto choice = checkpoint::newest(files::real_disk(), source.folder, source.older_than);
+      if (!choice.ok()) {
+        none = choice.error();
+        if (none.code == Code::kCorruptCheckpoint) skipped.add(none, source.folder);
+        continue;
+      }
+      for (std::size_t i = 0; i < choice->skipped.size(); ++i)
+        skipped.add(choice->skipped[i], choice->damaged[i]);
+      if (!best || choice->checkpoint.manifest().step > best->manifest().step)
+        best = std::move(choice->checkpoint);
     }
+    // Copies in memory that are damaged do not keep a run without a checkpoint from beginning anew.
+    const bool had_some = none.code == Code::kCorruptCheckpoint || sources_.back().older_than;
+    if (!best && had_some && !skipped.errors.empty())
+      return Error{Code::kCorruptCheckpoint,
+                   join_parts("no checkpoint in `", sources_.back().folder,
+                              "` is whole; of the newest: ", skipped.errors[0].message),
+                   skipped.errors[0].help};
+    if (!best) return none;
+    LS_TRY(check(*best));
+    return best->path();
+  }
+
+  // The same for a path that is a checkpoint.
+  Result<std::string> check_one(const std::string& path) const {
+    if (!is_first_) return std::string();
     Checkpoint opened = LS_TRY(Checkpoint::open(path));
     LS_TRY(check(opened));
     LS_TRY(opened.check_files());
@@ -195,20 +224,22 @@ class Loader {
   const Wanted wanted_;
   const std::unique_ptr<comm::Communicator> all_;
   const Seconds deadline_;
+  std::vector<Source> sources_;  // unless a path is a checkpoint itself
 };
 
 }  // namespace
 
 Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
                     const std::string& path, const std::string& data, Seconds deadline,
-                    const std::vector<std::string>& changed) {
-  return Loader(job, session, world, label, {kSavedRoles, data, changed}, deadline).load(path);
+                    const std::vector<std::string>& changed, const std::string& nearer) {
+  return Loader(job, session, world, label, {kSavedRoles, data, changed}, deadline)
+      .load(path, nearer);
 }
 
 Result<Loaded> load_weights(const Job& job, Session& session, comm::World& world,
                             const std::string& label, const std::string& path, Seconds deadline) {
   const Wanted weights = {std::span(kSavedRoles).first(1), std::nullopt, {}};
-  Result<Loaded> loaded = Loader(job, session, world, label, weights, deadline).load(path);
+  Result<Loaded> loaded = Loader(job, session, world, label, weights, deadline).load(path, "");
   if (loaded.ok()) loaded->progress = {};
   return loaded;
 }

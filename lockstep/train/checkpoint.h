@@ -32,6 +32,7 @@ struct SaveSettings {
   std::string data = {};      // what is trained on; another text means other samples
   std::string lockstep = {};  // version of the program that saves
   files::Disk* disk = nullptr;  // absent: the machine's own
+  bool discards = false;  // later checkpoints than a run begins with are removed, whole or not
 };
 
 // How a save ended: the checkpoint's path, or what the disk said (LS0820 and kin).
@@ -88,14 +89,14 @@ struct Loaded {
 };
 
 // Goes on from a checkpoint. `path` is one, or a folder of them: then the newest that is whole, all
-// ranks the same. Refuses one of another model, of other settings than its layout, or of other data
-// (LS0824, both values shown), one without optimizer state, and one that is damaged (LS0822,
-// LS0823). Settings in `changed`, by spec::IdentityKey::fact, may be others: from here on the job's
-// are in force. After an error the session's state is undefined. Called by all ranks; throws
-// WorldError.
+// ranks the same; of `nearer`, another such folder, where its own is as new. Refuses one of another
+// model, of other settings than its layout, or of other data (LS0824), one without optimizer state,
+// and one that is damaged (LS0822, LS0823). Settings in `changed`, by spec::IdentityKey::fact, may
+// be others: from here on the job's are in force. After an error the session's state is undefined.
+// Called by all ranks; throws WorldError.
 Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
                     const std::string& path, const std::string& data, Seconds deadline,
-                    const std::vector<std::string>& changed = {});
+                    const std::vector<std::string>& changed = {}, const std::string& nearer = "");
 
 // Takes the weights alone, of any settings and data, as the start of another training: progress and
 // moments stay at nothing.

@@ -44,13 +44,18 @@ std::int64_t bytes_of(const std::vector<OwnSlice>& slices) {
 }
 
 // Checkpoints of later steps would be taken for the newest ones. New paths of those in `damaged`.
-std::vector<std::string> make_newest(files::Disk& disk, const std::string& folder,
+std::vector<std::string> make_newest(files::Disk& disk, const SaveSettings& settings,
                                      std::int64_t first_step,
                                      const std::vector<std::string>& damaged) {
+  const std::string& folder = settings.folder;
   std::vector<std::string> set_aside;
   for (const std::string& path : checkpoint::candidates(disk, folder)) {
     const std::int64_t step = *checkpoint::step_of(path.substr(path.rfind('/') + 1));
     if (step <= first_step) continue;
+    if (settings.discards) {
+      checkpoint::remove(disk, folder, path);
+      continue;
+    }
     if (std::ranges::find(damaged, path) == damaged.end())
       throw IoError({Code::kConflict,
                      join_parts("`", folder, "` holds a checkpoint of step ", step,
@@ -94,7 +99,7 @@ class Saver::Impl {
   std::vector<std::string> begin_at(std::int64_t first_step,
                                     const std::vector<std::string>& damaged) {
     const std::string told = first_does([&] {
-      const auto paths = make_newest(disk_, settings_.folder, first_step, damaged);
+      const auto paths = make_newest(disk_, settings_, first_step, damaged);
       return Result<std::string>(Json::list(paths).dump());
     });
     std::vector<std::string> set_aside;

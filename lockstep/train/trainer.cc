@@ -45,6 +45,7 @@ class Run {
       saver_->finish();  // the last good one
     else if (saver_)
       end.unsaved = save_last();
+    if (snapshots_) snapshots_->finish();
     tell_saved();
     tell([&](RunObserver& one) { one.ended(end.ending, done_); });
     if (options_.timelines > 0)
@@ -70,6 +71,13 @@ class Run {
                                   .data = data_.digest,
                                   .lockstep = options_.version},
                      op_deadline());
+    if (!options_.snapshots.empty())
+      snapshots_.emplace(job_, session_, world_, "snapshot",
+                         SaveSettings{.folder = options_.snapshots,
+                                      .data = data_.digest,
+                                      .lockstep = options_.version,
+                                      .discards = true},
+                         op_deadline());
     std::vector<std::string> damaged;
     bool continues = false;
     if (options_.start != Start::kNew) {
@@ -87,6 +95,7 @@ class Run {
     if (saver_)
       for (const std::string& path : saver_->begin_at(done_.step, damaged))
         tell([&](RunObserver& one) { one.set_aside(path); });
+    if (snapshots_) snapshots_->begin_at(done_.step, {});
     tell([&](RunObserver& one) { one.begins(done_, continues); });
     return {};
   }
@@ -96,7 +105,7 @@ class Run {
     return options_.start == Start::kWeights
                ? load_weights(job_, session_, world_, "load", from, op_deadline())
                : load(job_, session_, world_, "load", from, data_.digest, op_deadline(),
-                      options_.changed);
+                      options_.changed, options_.resumes() ? options_.snapshots : "");
   }
 
   // The samples that this rank reads in a step lie side by side.
@@ -123,6 +132,7 @@ class Run {
     if (weights_ && (done_.step % options_.sample_interval == 0 || done_.step == steps()))
       show_weights(step);
     if (saver_ && options_.save_interval > 0 && done_.step % options_.save_interval == 0) save();
+    if (snapshots_ && done_.step % options_.snapshot_interval == 0) snapshots_->save(done_);
     tell_saved();
   }
 
@@ -146,6 +156,9 @@ class Run {
   void tell_saved() {
     while (const auto ending = saver_ ? saver_->ended() : std::nullopt)
       tell([&](RunObserver& one) { one.saved(*ending); });
+    while (const auto ending = snapshots_ ? snapshots_->ended() : std::nullopt)
+      if (!ending->path.ok())
+        tell([&](RunObserver& one) { one.snapshot_failed(ending->step, ending->path.error()); });
   }
 
   // Where the run ends, whether it is due or not; what failed before is tried once more.
@@ -169,7 +182,7 @@ class Run {
   const std::span<RunObserver* const> observers_;
   Session session_;
   StepRecord record_;
-  std::optional<Saver> saver_;
+  std::optional<Saver> saver_, snapshots_;
   std::optional<WholeWeights> weights_;  // where some are to be shown
   Progress done_;
   std::int64_t saved_ = -1;  // step of the last save that this run began

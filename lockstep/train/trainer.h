@@ -41,6 +41,10 @@ struct RunOptions {
   std::string save = {};           // directory of checkpoints; empty: none are made
   std::int64_t save_interval = 0;  // steps; 0: only where the run ends
   std::int64_t keep = 2;           // newest checkpoints; 0: all
+  // Copies of the state in memory that outlives ranks: a folder of checkpoints, which a run that
+  // resumes prefers to those of `save` that are not newer. Empty: none are made.
+  std::string snapshots = {};
+  std::int64_t snapshot_interval = 0;  // steps; REQUIRES: at least 1 where there is a folder
   Start start = Start::kNew;
   std::string from = {};                  // a checkpoint, or a directory of them
   std::vector<std::string> changed = {};  // settings that may be others than its own (load)
@@ -77,6 +81,7 @@ class RunObserver {
   // A save has begun, for which training paused so long; and one has ended, well or not.
   virtual void saves(const Progress& /*done*/, Seconds /*paused*/) {}
   virtual void saved(const SaveEnding& /*ending*/) {}
+  virtual void snapshot_failed(std::int64_t /*step*/, const Error& /*why*/) {}
   virtual void ended(Ending /*ending*/, const Progress& /*done*/) {}
 };
 

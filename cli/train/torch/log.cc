@@ -197,7 +197,12 @@ void TrainLog::drawn(std::int64_t elements) {
 
 void TrainLog::loaded(const train::Loaded& loaded) {
   if (options_.start != train::Start::kWeights) first_ = loaded.progress.step;
-  if (options_.resumes()) saved_ = loaded.path;
+  const bool is_snapshot =
+      !options_.snapshots.empty() && loaded.path.starts_with(options_.snapshots + "/");
+  if (options_.resumes() && !is_snapshot) saved_ = loaded.path;
+  if (form_ != Form::kTable && !options_.snapshots.empty())  // nobody is there to look
+    for (const Error& error : loaded.skipped)
+      trouble(error.message, "left aside: " + error.message);
   if (form_ != Form::kTable) return;
   for (const Error& error : loaded.skipped) row("", join_parts("left aside: ", error.message));
   row(options_.start != train::Start::kWeights ? "resumed" : "weights",
@@ -214,6 +219,11 @@ void TrainLog::saved(const train::SaveEnding& ending) {
   else
     trouble("save", join_parts("step ", ending.step, " is not saved: ", ending.path.error().message,
                                "; training continues"));
+}
+
+void TrainLog::snapshot_failed(std::int64_t step, const Error& why) {
+  trouble("snapshot",
+          join_parts("step ", step, " has no snapshot: ", why.message, "; training continues"));
 }
 
 void TrainLog::set_aside(const std::string& path) {

@@ -58,6 +58,7 @@ class TrainLog final : public train::RunObserver {
   void drawn(std::int64_t elements);
   void loaded(const train::Loaded& loaded) override;
   void set_aside(const std::string& path) override;
+  void snapshot_failed(std::int64_t step, const Error& why) override;
   void saved(const train::SaveEnding& ending) override;
   // What goes wrong without ending the run, said at once and then once a minute for each `kind`.
   void trouble(const std::string& kind, const std::string& text);

@@ -34,7 +34,11 @@
 #include "lockstep/data/corpus_tokens.h"
 #include "lockstep/data/mock_tokens.h"
 #include "lockstep/data/token_source.h"
+#include "lockstep/launch/page.h"
 #include "lockstep/launch/report.h"
+#include "lockstep/launch/spares.h"
+#include "lockstep/launch/supervisor.h"
+#include "lockstep/program/text.h"
 #include "lockstep/spec/identity.h"
 #include "lockstep/spec/legal.h"
 #include "lockstep/spec/spec.h"
@@ -220,6 +224,22 @@ Result<void> read_start(const Args& args, TrainOptions& options) {
   return read_changes(args, resumes || loads, options);
 }
 
+// As the launcher says that started this rank.
+Result<void> read_snapshots(TrainOptions& options) {
+  const auto folder = comm::process_environment(launch::kSnapshots);
+  if (!folder || !is_rank()) return {};
+  const auto interval =
+      number_in<std::int64_t>(comm::process_environment(launch::kSnapshotInterval).value_or(""));
+  if (!interval || *interval < 1)
+    return Error{Code::kUnsuitableEnvironment,
+                 join_parts(launch::kSnapshots, " is set, and ", launch::kSnapshotInterval,
+                            " is not a number from 1"),
+                 "`lockstep launch --snapshot-interval K` sets both"};
+  options.snapshots = *folder;
+  options.snapshot_interval = *interval;
+  return {};
+}
+
 // Refuses options that contradict each other, and files that cannot be written.
 Result<TrainOptions> read_options(const Args& args, const spec::Spec& spec) {
   TrainOptions options;
@@ -232,6 +252,7 @@ Result<TrainOptions> read_options(const Args& args, const spec::Spec& spec) {
   options.save = named(args, "save");
   options.metrics = args.has("metrics") ? args.text("metrics") : options.save;
   options.keep = args.integer("keep");
+  LS_TRY(read_snapshots(options));
   if (args.has("save-interval")) options.save_interval = args.integer("save-interval");
   if (options.save.empty())
     for (const char* option : {"save-interval", "resume"})
@@ -395,6 +416,17 @@ Result<ExitCode> run_threads(train::Job& job, const TrainData& data, const Train
   return conclude(log, end, output);
 }
 
+// To the launcher. Of a batch that is still growing, whose steps have other lists, by numbers.
+void show_place(const train::Job& job, comm::World& world) {
+  const Coord coord = job.place(world.rank()).coord;
+  std::vector<std::string> texts;
+  if (job.batch(0).sequences == job.spec.batch.global_batch)
+    for (const program::Op& op : job.program.list(coord))
+      texts.push_back(program::op_text(job.program, coord, op));
+  launch::show_ops(texts);
+  launch::show_position(world.position());
+}
+
 Result<ExitCode> run_rank(train::Job& job, const TrainData& data, const TrainOptions& options,
                           Facts facts, Output& output) {
   const auto rendezvous = LS_TRY(comm::rendezvous_from(comm::process_environment));
@@ -411,6 +443,7 @@ Result<ExitCode> run_rank(train::Job& job, const TrainData& data, const TrainOpt
       .silence = std::min(Seconds{job.spec.train.op_deadline.value / 2}, kLongestSilence)};
   const auto world =
       comm::join(job.spec.device, rendezvous, Deadline::after(kMeetingDeadline), joining);
+  show_place(job, *world);
   if (rendezvous.rank != Rank{0}) {
     watch_drawing(job, nullptr);
     const train::RunEnding end = train_rank(job, data, options, *world);
@@ -457,6 +490,7 @@ bool looks_at_places() { return comm::process_environment("RANK").value_or("0") 
 }  // namespace
 
 Result<ExitCode> run_train(const Args& args, Output& output) {
+  if (!launch::await_place()) return ExitCode::kOk;
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   stop_on_signals();
