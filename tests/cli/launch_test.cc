@@ -45,7 +45,20 @@ TEST(Launch, WhatCannotBeRestartedOrStartedIsRefused) {
             "1 rank cannot be shared evenly by 2 hosts"},
            {words("--nnodes 2 --node-rank 0 --master-addr 10.9.9.9", saves),
             "is not set, and the coordinator"},
-           {words("--logs /proc/no/such", saves), "--logs /proc/no/such"}}) {
+           {words("--logs /proc/no/such", saves), "--logs /proc/no/such"},
+           {words("--snapshot-interval 0", saves), "--snapshot-interval must be at least 1"},
+           {words("--snapshot-interval 2 --max-restarts 0", saves),
+            "--snapshot-interval, but --max-restarts is 0"},
+           {words(
+                "--snapshot-interval 2 --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --nproc 1",
+                saves),
+            "--snapshot-interval, but there are 2 hosts"},
+           {words("--snapshot-interval 2 --snapshot-dir /proc", saves),
+            "--snapshot-dir /proc: is not a file system in memory"},
+           {words("--snapshot-interval 2 --snapshot-dir /no/such", saves),
+            "--snapshot-dir /no/such: No such file"},
+           {words("--snapshot-interval 2", saves + "--set model.layers=9000000"),
+            "free, and 3 copies of the state take "}}) {
     const Answer answered = answer(catalog(), given);
     EXPECT_NE(answered.code, ExitCode::kOk) << told;
     EXPECT_NE(answered.err.find(told), std::string::npos) << answered.err;
