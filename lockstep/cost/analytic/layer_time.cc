@@ -20,8 +20,10 @@ void add_tensor(const PriceRequest& r, bool expert_layer, LayerTime& layer) {
   // memory.
   const bool is_inside = nodes_of(r.fabric(), {r.tp, 1}) <= 1;
   const double exposed = r.stack.overlap_tensor && is_inside ? 1 - r.rate(Term::kTensorHidden) : 1;
-  // Experts that are not cut by etp exchange tokens instead of summing their outputs.
-  const double parts = expert_layer && r.etp <= 1 ? 1 : 2;
+  // Experts that are not cut by etp exchange tokens instead of summing their outputs; those that
+  // every token meets are cut by tp.
+  const bool is_exchanged = expert_layer && r.etp <= 1 && r.shape->shared_ffn == 0;
+  const double parts = is_exchanged ? 1 : 2;
   const double wait = wait_share(r, r.tp);
   layer.tensor_forward = parts * one * exposed + wait * layer.compute.forward;
   const double regathers = r.sp && !r.stack.overlap_regather ? 0.5 : 0;
