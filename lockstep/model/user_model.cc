@@ -273,7 +273,8 @@ void derive(const config::Settings& settings, bool has_base, ModelConfig& c) {
     return !has_base;
   };
   const bool latent = c.mla.kv_rank > 0;
-  if (!settings.is_set("kv_heads") && (!has_base || (latent && moved({"heads"}))))
+  const bool has_as_many = latent || c.family == Family::kGpt2;
+  if (!settings.is_set("kv_heads") && (!has_base || (has_as_many && moved({"heads"}))))
     c.kv_heads = c.heads;
   if (!settings.is_set("head_dim")) {
     if (latent && moved({"mla.nope_dim", "mla.rope_dim"}))

@@ -92,7 +92,7 @@ TEST(UserModel, StartsFromARowAndChangesIt) {
   expected.name = "llama3-8b-variant";
   EXPECT_EQ(*fewer.model, expected);
 
-  const Read wider = read("like = \"gpt2-small\"\nhidden = 960\nheads = 15\nkv_heads = 15\n");
+  const Read wider = read("like = \"gpt2-small\"\nhidden = 960\nheads = 15\n");
   ASSERT_TRUE(wider.model) << wider.report.text("model.toml", false);
   EXPECT_EQ(wider.model->head_dim, 64);
   EXPECT_EQ(wider.model->ffn, 3840);
