@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <queue>
 #include <set>
 #include <utility>
 
@@ -250,7 +251,8 @@ std::vector<Layout> layouts(const model::ModelConfig& model, std::int64_t ranks,
   return all;
 }
 
-CoveringArray covering_array(std::span<const Layout> all, int strength) {
+CoveringArray covering_array(std::span<const Layout> all, int strength,
+                             const CoveringProgress& progress) {
   LS_CHECK(strength >= 1 && strength < static_cast<int>(kFactors.size()), "strength ", strength);
   const std::vector<std::vector<int>> within = combinations(all, strength);
   int left = 0;
@@ -258,14 +260,28 @@ CoveringArray covering_array(std::span<const Layout> all, int strength) {
     for (const int number : own) left = std::max(left, number + 1);
   CoveringArray array = {{}, left, count_conceivable(all, strength) - left};
   std::vector<bool> covered(static_cast<std::size_t>(left), false);
-  const auto gain = [&](const std::vector<int>& own) {
-    return std::ranges::count_if(own, [&](int n) { return !covered[static_cast<std::size_t>(n)]; });
+  const auto gain = [&](std::size_t layout) {
+    return std::ranges::count_if(within[layout],
+                                 [&](int n) { return !covered[static_cast<std::size_t>(n)]; });
   };
+  // A layout gains no more than it did before: who stays in front with its gain of now is best.
+  // The earlier of equals is in front.
+  using Candidate = std::pair<std::int64_t, std::int64_t>;  // gain, minus its place in `all`
+  std::priority_queue<Candidate> candidates;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    candidates.emplace(std::ssize(within[i]), -static_cast<std::int64_t>(i));
   while (left > 0) {
-    const auto best = std::ranges::max_element(within, {}, gain);  // the first of equals
-    left -= static_cast<int>(gain(*best));
-    for (const int number : *best) covered[static_cast<std::size_t>(number)] = true;
-    array.layouts.push_back(all[static_cast<std::size_t>(best - within.begin())]);
+    const auto best = static_cast<std::size_t>(-candidates.top().second);
+    const Candidate now = {gain(best), candidates.top().second};
+    candidates.pop();
+    if (!candidates.empty() && now < candidates.top()) {
+      candidates.push(now);
+      continue;
+    }
+    left -= static_cast<int>(now.first);
+    for (const int number : within[best]) covered[static_cast<std::size_t>(number)] = true;
+    array.layouts.push_back(all[best]);
+    if (progress) progress(array.combinations - left, array.combinations);
   }
   return array;
 }

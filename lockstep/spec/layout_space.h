@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,14 +47,17 @@ std::span<const Factor> factors(std::span<const Layout> all);
 // A subset in which every combination of values of `strength` factors that occurs in `all` occurs
 // again (a covering array, Cohen et al., "The AETG system", IEEE TSE 1997, over the layouts that
 // exist). Greedy: the layout with the most new combinations next, the earlier of equals; so any
-// beginning of the result covers much. Costs O(result x all x combinations of factors).
-// REQUIRES: 1 <= strength <= number of factors.
+// beginning of the result covers much. Costs at most O(result x all x combinations of factors).
+// `progress`, where given, gets the covered and all combinations, often. REQUIRES: 1 <= strength <=
+// number of factors.
 struct CoveringArray {
   std::vector<Layout> layouts;
   std::int64_t combinations = 0;
   // Of values that occur in `all`, though not together.
   std::int64_t infeasible = 0;
 };
-CoveringArray covering_array(std::span<const Layout> all, int strength);
+using CoveringProgress = std::function<void(std::int64_t covered, std::int64_t combinations)>;
+CoveringArray covering_array(std::span<const Layout> all, int strength,
+                             const CoveringProgress& progress = {});
 
 }  // namespace lockstep::spec

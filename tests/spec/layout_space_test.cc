@@ -240,6 +240,37 @@ TEST(CoveringArrayLong, MeetsEveryCombinationThatExists) {
   }
 }
 
+// Whoever has the most new combinations is next, the earlier of equals: by looking at all of them.
+TEST(CoveringArray, IsGreedy) {
+  std::vector<Layout> all = layouts(small(), 2, kBatch);
+  ASSERT_GT(all.size(), 100U);
+  all.resize(100);
+  std::vector<std::pair<std::int64_t, std::int64_t>> told;
+  const CoveringArray array = covering_array(
+      all, 2, [&](std::int64_t covered, std::int64_t whole) { told.emplace_back(covered, whole); });
+  std::vector<std::set<std::string>> within;
+  for (const Layout& layout : all) {
+    std::set<std::string>& own = within.emplace_back();
+    for (const Factor& one : factors(all))
+      for (const Factor& other : factors(all))
+        if (one.name < other.name)
+          own.insert(join_parts(one.name, one.value(layout), other.name, other.value(layout)));
+  }
+  std::set<std::string> covered;
+  const auto gain = [&](const std::set<std::string>& own) {
+    return std::ranges::count_if(own, [&](const std::string& c) { return !covered.contains(c); });
+  };
+  ASSERT_EQ(told.size(), array.layouts.size());
+  for (std::size_t i = 0; i < array.layouts.size(); ++i) {
+    const auto best = std::ranges::max_element(within, {}, gain) - within.begin();
+    EXPECT_EQ(array.layouts[i], all[static_cast<std::size_t>(best)]) << i;
+    covered.insert(within[static_cast<std::size_t>(best)].begin(),
+                   within[static_cast<std::size_t>(best)].end());
+    EXPECT_EQ(told[i], std::pair(std::int64_t(std::ssize(covered)), array.combinations));
+  }
+  EXPECT_EQ(std::ssize(covered), array.combinations);
+}
+
 TEST(CoveringArray, OfNothingIsNothing) { EXPECT_TRUE(covering_array({}, 2).layouts.empty()); }
 
 TEST(Factors, ListTheirValues) {
