@@ -1,6 +1,7 @@
 #include "cli/verify/request.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -47,8 +48,9 @@ lr = 1e-2
 
 class Reader {
  public:
-  Reader(const Args& args, config::Report& report, std::optional<DeviceKind> device)
-      : args_(args), report_(report), device_(device) {}
+  Reader(const Args& args, config::Report& report, std::optional<DeviceKind> device,
+         const std::function<void(const std::string&)>& tell)
+      : args_(args), report_(report), device_(device), tell_(tell) {}
 
   std::optional<VerifyRequest> read() {
     const auto document = load_run(args_, report_, built_in_run(most_ranks()));
@@ -173,15 +175,23 @@ class Reader {
     }
     spec::CoveringArray sum;
     std::int64_t total = 0;
+    const char* what = strength == 2 ? "pair" : "triple";
     for (const std::int64_t ranks : rank_counts()) {
+      const std::string choosing = join_parts("choosing layouts of ", counted(ranks, "rank"));
+      if (tell_) tell_(choosing);
       spec::CoveringArray some = {spec::layouts(spec.model, ranks, spec.batch, spec.train.dtype)};
       total += std::ssize(some.layouts);
-      if (strength > 0) some = spec::covering_array(some.layouts, strength);
+      const auto tell = [&](std::int64_t covered, std::int64_t combinations) {
+        tell_(
+            join_parts(choosing, ": ", with_commas(covered), " of ", counted(combinations, what)));
+      };
+      if (strength > 0)
+        some = spec::covering_array(some.layouts, strength,
+                                    tell_ ? spec::CoveringProgress(tell) : nullptr);
       request_.layouts.insert(request_.layouts.end(), some.layouts.begin(), some.layouts.end());
       sum.combinations += some.combinations;
       sum.infeasible += some.infeasible;
     }
-    const char* what = strength == 2 ? "pair" : "triple";
     request_.selection =
         strength == 0 ? "every layout"
                       : join_parts("every ", what, " of settings, out of ",
@@ -258,6 +268,7 @@ class Reader {
   const Args& args_;
   config::Report& report_;
   const std::optional<DeviceKind> device_;
+  const std::function<void(const std::string&)>& tell_;
   VerifyRequest request_;
 };
 
@@ -292,15 +303,20 @@ std::vector<Option> verify_options() {
              .initially("f64")}},
        {"How",
         {flag("processes", "One process per rank, over gloo; layouts of exactly --ranks ranks"),
+         real("op-deadline", "SECONDS",
+              "After so long an operation of ranks fails its layout: on a busy machine give more")
+             .initially("60")
+             .between(1, 1e6),
          flag("verbose", "Print a line for every layout"),
          flag("markdown", "Print a table of verdicts"), set_option()}}});
 }
 
 }  // namespace
 
-std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report,
-                                                 std::optional<DeviceKind> device) {
-  return Reader(args, report, device).read();
+std::optional<VerifyRequest> read_verify_request(
+    const Args& args, config::Report& report, std::optional<DeviceKind> device,
+    const std::function<void(const std::string&)>& tell) {
+  return Reader(args, report, device, tell).read();
 }
 
 Verb verify_verb() {

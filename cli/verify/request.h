@@ -1,6 +1,7 @@
 // What `lockstep verify` is asked to do, from its arguments.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,8 +23,9 @@ struct VerifyRequest {
 };
 
 // Nothing when something is wrong; every mistake is in `report`. `device`: in place of what the run
-// file says.
-std::optional<VerifyRequest> read_verify_request(const Args& args, config::Report& report,
-                                                 std::optional<DeviceKind> device = {});
+// file says. `tell` gets what is done meanwhile: choosing layouts can take minutes.
+std::optional<VerifyRequest> read_verify_request(
+    const Args& args, config::Report& report, std::optional<DeviceKind> device = {},
+    const std::function<void(const std::string&)>& tell = {});
 
 }  // namespace lockstep::cli

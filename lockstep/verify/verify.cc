@@ -12,8 +12,6 @@
 namespace lockstep::verify {
 namespace {
 
-constexpr Seconds kDeadline = {60.0};
-
 constexpr std::string_view kFailureKindNames[kNumFailureKinds] = {
     "nothing", "invariant", "communication", "replicas", "numbers", "bits", "prediction"};
 
@@ -123,11 +121,12 @@ struct RankFinding {
   std::array<char, 256> failure = {};
 };
 
-void share_findings(comm::World& world, const std::string& label, Verdict& verdict) {
+void share_findings(comm::World& world, const std::string& label, Seconds op_deadline,
+                    Verdict& verdict) {
   RankFinding own{verdict.peak_bytes, verdict.predicted_peak, verdict.worst_peak_error, {}};
   if (!verdict.as_predicted) verdict.failure.copy(own.failure.data(), own.failure.size() - 1);
   std::vector<RankFinding> all(world.size());
-  const Deadline deadline = Deadline::after(kDeadline);
+  const Deadline deadline = Deadline::after(op_deadline);
   const auto bytes = static_cast<std::int64_t>(sizeof own);
   world.connect_all(label + "findings", "findings", deadline)
       ->all_gather({&own, bytes, DType::kU8, {}},
@@ -203,7 +202,7 @@ TrialResult Verifier::try_on_devices(const train::Job& job,
   TrialOptions options;
   if (options_.devices && job.spec.device != DeviceKind::kCpu)
     options.wrap_world = options_.devices();
-  return run_trial(job, *tokens_, orders, kDeadline, options);
+  return run_trial(job, *tokens_, orders, options_.op_deadline, options);
 }
 
 std::vector<StepImage> Verifier::steps_of(const spec::Spec& spec) const {
@@ -297,7 +296,7 @@ Result<Verdict> Verifier::check(const spec::Layout& layout) {
   const auto known = bits_.find(bits_class_of(job));
   if (options_.equal_bits && known != bits_.end() && known->second.run != Hash128{})
     return check_by_class(job, known->second);
-  Verdict verdict = try_out(job, {}, kDeadline);
+  Verdict verdict = try_out(job, {}, options_.op_deadline);
   remember_bits(verdict);
   return verdict;
 }
@@ -319,7 +318,7 @@ Verdict Verifier::check_by_class(const train::Job& job, const Verdict& first) co
     check_predictions(job, trial, made);
   });
   if (!verdict.ok() || seen == first.run) return verdict;
-  verdict = try_out(job, {}, kDeadline);
+  verdict = try_out(job, {}, options_.op_deadline);
   if (verdict.run != seen)
     fail(verdict, FailureKind::kBits, "two runs of the same steps differ in their bits");
   return verdict;
@@ -331,8 +330,8 @@ Result<Verdict> Verifier::check_in(comm::World& world, const spec::Layout& layou
   const RealClock clock;
   const std::string label = to_text(layout) + "/";
   Verdict verdict = blank_verdict(job);
-  judge(job, run_trial_in(world, label, job, *tokens_, orders(), kDeadline), verdict);
-  share_findings(world, label, verdict);
+  judge(job, run_trial_in(world, label, job, *tokens_, orders(), options_.op_deadline), verdict);
+  share_findings(world, label, options_.op_deadline, verdict);
   remember_bits(verdict);
   verdict.time = clock.now().since_start;
   return verdict;

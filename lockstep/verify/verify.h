@@ -106,6 +106,7 @@ struct VerifierOptions {
   std::function<comm::WorldWrap()> devices = {};
   data::LabelMask labels = data::LabelMask::kSome;
   model::Routing routing = model::Routing::kScores;  // else the model has selection biases
+  Seconds op_deadline = {60};                        // of an operation of a layout's trial
 };
 
 class Verifier {

@@ -178,6 +178,14 @@ TEST(Verify, NamesTheFirstDifferingTensorAndItsStep) {
   EXPECT_EQ(verifier.check(layout)->failure, "");
 }
 
+TEST(Verify, FailsALayoutWhoseOperationsTakeLongerThanTheyMay) {
+  auto verifier = Verifier::create(train::tiny_spec(/*tied=*/true, DType::kF64), 2,
+                                   {.op_deadline = Seconds{1e-9}});
+  ASSERT_TRUE(verifier.ok());
+  const Verdict verdict = verdict_on(*verifier, "dp2 zero1 m2");
+  EXPECT_EQ(verdict.failure_kind, FailureKind::kCommunication) << verdict.failure;
+}
+
 // Ranks compare digests before the first step; a model that computes something else must show.
 TEST(Job, HasAnotherDigestForWhateverTrainsOtherwise) {
   const spec::Spec spec = train::tiny_spec(false, DType::kF32);

@@ -1,4 +1,5 @@
 // lockstep verify: proves that layouts train what one device would.
+#include <functional>
 #include <string>
 
 #include "cli/engine.h"
@@ -57,6 +58,7 @@ Result<ExitCode> verify(const VerifyRequest& request, const Args& args, comm::Wo
   verify::VerifierOptions options = options_for(request.spec.device);
   options.labels = request.labels;
   options.routing = request.routing;
+  options.op_deadline = Seconds{args.real("op-deadline")};
   auto verifier = LS_TRY(
       verify::Verifier::create(request.spec, static_cast<int>(request.spec.train.steps), options));
   const bool tells = leads(world);
@@ -92,7 +94,11 @@ Result<ExitCode> run_verify(const Args& args, Output& output) {
   tensor::request_strict_kernels();
   tensor::install_counting_allocator();
   config::Report report;
-  const auto request = read_verify_request(args, report);
+  const auto tell = [&](const std::string& what) { output.status(what); };
+  const bool tells = output.live && !is_rank();
+  const auto request = read_verify_request(
+      args, report, {}, tells ? std::function<void(const std::string&)>(tell) : nullptr);
+  if (tells) output.status("");
   if (!request) return fail(output, report, subject_of(args));
   if (request->spec.device != DeviceKind::kCpu) LS_TRY(check_devices(*request, args));
   if (is_rank()) return verify_as_rank(*request, args, output);
