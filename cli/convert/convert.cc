@@ -2,12 +2,14 @@
 // directory that transformers loads.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/convert/byte_tokenizer.h"
+#include "cli/convert/check.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "lockstep/base/json.h"
@@ -50,14 +52,33 @@ class Conversion {
     for (const auto& [key, value] : members) json_.set(key, value);
   }
 
+  // What is made stays where it differs, to be looked at.
+  Result<void> check(const Result<OutputCheck>& done, const std::string& made) {
+    if (!done.ok()) {
+      Error error = done.error();
+      error.help += join_parts(error.help.empty() ? "" : "; ", "`", made,
+                               "` is whole, and has not been checked");
+      return error;
+    }
+    row("checked", done->told());
+    set({{"check", done->json()}});
+    if (done->different() != nullptr)
+      verdict_ = join_parts("It DIFFERS. `", made, "` is left to be looked at; do not use it.");
+    return {};
+  }
+
   ExitCode print(Output& output, const std::string& next) {
-    if (output.json) return print_json(output, json_);
-    print_table(output.out, rows_, "ll");
-    output.out << "\n" << next << "\n";
-    return ExitCode::kOk;
+    if (output.json) {
+      print_json(output, json_);
+    } else {
+      print_table(output.out, rows_, "ll");
+      output.out << "\n" << verdict_.value_or(next) << "\n";
+    }
+    return verdict_ ? ExitCode::kCheckFailed : ExitCode::kOk;
   }
 
  private:
+  std::optional<std::string> verdict_;  // where a check failed
   Rows rows_;
   Json json_;
 };
@@ -78,7 +99,8 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > kMost ? join_parts(text, " and ", names.size() - kMost, " more") : text;
 }
 
-Result<ExitCode> import(const std::string& from, const std::string& to, Output& output) {
+Result<ExitCode> import(const std::string& from, const std::string& to, Helper* transformers,
+                        Output& output) {
   config::Report report;
   const auto directory = hf::open_directory(from, report);
   if (!directory) return fail(output, report, from);
@@ -102,6 +124,8 @@ Result<ExitCode> import(const std::string& from, const std::string& to, Output& 
                {"tensors", done.tensors},
                {"bytes", done.bytes.value},
                {"notes", Json::list(notes)}});
+  if (transformers != nullptr)
+    LS_TRY(summary.check(check_outputs(*transformers, from, done.checkpoint, DType::kF32), to));
   return summary.print(output,
                        join_parts("To train it:\n\n  lockstep train run.toml --set model.name=",
                                   done.model_file, " --weights ", to));
@@ -117,7 +141,7 @@ Result<DType> stored_type(const Args& args, const hf::CheckpointSource& source) 
 }
 
 Result<ExitCode> export_to(const Args& args, const std::string& from, const std::string& to,
-                           Output& output) {
+                           Helper* transformers, Output& output) {
   checkpoint::Checkpoint opened = LS_TRY(checkpoint::open_at(files::real_disk(), from));
   const std::string path = opened.path();
   hf::CheckpointSource source = LS_TRY(hf::CheckpointSource::open(std::move(opened)));
@@ -166,6 +190,8 @@ Result<ExitCode> export_to(const Args& args, const std::string& from, const std:
                {"tensors", done.tensors},
                {"files", done.files},
                {"bytes", done.bytes.value}});
+  if (transformers != nullptr)
+    LS_TRY(summary.check(check_outputs(*transformers, to, path, stored), to));
   return summary.print(output,
                        "In Python:\n\n  AutoModelForCausalLM.from_pretrained(\"" + to + "\")");
 }
@@ -179,7 +205,11 @@ Result<ExitCode> run_convert(const Args& args, Output& output) {
   if (exists(to))
     return conflict("`" + to + "` exists already, and nothing is overwritten",
                     "give another name, or remove it");
-  if (!is_directory) return export_to(args, from, to, output);
+  // Before anything is made: it may be missing.
+  std::optional<Helper> python;
+  if (args.flag("check")) python.emplace(LS_TRY(start_check(is_directory ? from : to)));
+  Helper* const transformers = python ? &*python : nullptr;
+  if (!is_directory) return export_to(args, from, to, transformers, output);
   if (checkpoint::is_checkpoint(from))
     return conflict("`" + from + "` has a config.json and a MANIFEST.json",
                     "keep Hugging Face directories and checkpoints apart");
@@ -189,7 +219,7 @@ Result<ExitCode> run_convert(const Args& args, Output& output) {
                                  "directory, but `", from, "` is one"),
                       "leave it out: a checkpoint keeps the types of the tensors it "
                       "is made of, in one file");
-  return import(from, to, output);
+  return import(from, to, transformers, output);
 }
 
 }  // namespace
@@ -217,7 +247,10 @@ Verb convert_verb() {
            bytes("shard", "SIZE",
                  "Most bytes of weights in one file of a Hugging Face directory [default: 5GB]"),
            text("tokenizer", "DIR",
-                "Hugging Face directory whose tokenizer and special tokens the new one gets")},
+                "Hugging Face directory whose tokenizer and special tokens the new one gets"),
+           flag("check",
+                "Then compare every layer's output and the logits with transformers', in Python, "
+                "and name the first layer that differs. Holds the model in f64")},
       .positionals = {{.name = "FROM",
                        .help = "Hugging Face directory, checkpoint or folder of checkpoints"},
                       {.name = "TO", .help = "What to make; it must not exist"}},

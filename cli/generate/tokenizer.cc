@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "cli/generate/helper.h"
+#include "cli/helper.h"
 #include "cli/text_file.h"
 #include "lockstep/base/json.h"
 #include "lockstep/data/byte_text.h"
@@ -11,6 +11,9 @@
 #include "lockstep/hf/weights.h"
 
 namespace lockstep::cli {
+
+extern const char* const kTokenizerScript;  // tokenizer.py, by CMake
+
 namespace {
 
 class ByteTokenizer final : public Tokenizer {
@@ -89,7 +92,8 @@ Result<std::unique_ptr<Tokenizer>> hf_tokenizer(const std::string& file) {
     return Error{Code::kFileUnreadable, "`" + file + "` is not there",
                  "tokenizer.json is what the `tokenizers` package writes; older files, vocab.json "
                  "or tokenizer.model, become one by transformers' save_pretrained"};
-  auto made = std::make_unique<HfTokenizer>(LS_TRY(Helper::start(file)));
+  auto made = std::make_unique<HfTokenizer>(
+      LS_TRY(Helper::start({kTokenizerScript, "tokenizers", "--prompt-ids needs none"}, file)));
   const std::string folder = files::parent_of(file);
   made->name = file;
   made->ends = special_tokens(folder, "eos_token_id");

@@ -23,6 +23,12 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
+at::Tensor as_ids(std::span<const std::int64_t> tokens) {
+  at::Tensor ids = at::empty({1, std::ssize(tokens)}, at::kLong);
+  std::ranges::copy(tokens, ids.mutable_data_ptr<std::int64_t>());
+  return ids;
+}
+
 Result<void> read_into(hf::ParamSource& params, const checkpoint::Slice& slice,
                        const at::Tensor& into) {
   const at::Tensor own = at::empty({slice.size()}, tensor::scalar_type_of(params.type()));
@@ -104,8 +110,7 @@ std::span<const float> Decoder::extend(std::span<const std::int64_t> tokens) {
         tokens.first(std::min(tokens.size(), static_cast<std::size_t>(kPromptChunk)));
     tokens = tokens.subspan(chunk.size());
     const std::int64_t count = std::ssize(chunk);
-    const at::Tensor ids = at::empty({1, count}, at::kLong);
-    std::ranges::copy(chunk, ids.mutable_data_ptr<std::int64_t>());
+    const at::Tensor ids = as_ids(chunk);
     x = at::Tensor();
     for (int unit = 0; unit + 1 < model_.num_units(); ++unit)
       x = run(unit, count, std::move(x), ids);
@@ -113,6 +118,19 @@ std::span<const float> Decoder::extend(std::span<const std::int64_t> tokens) {
   }
   logits_ = run(model_.num_units() - 1, 1, x.narrow(0, x.size(0) - 1, 1), {}).to(at::kFloat);
   return {logits_.const_data_ptr<float>(), static_cast<std::size_t>(logits_.numel())};
+}
+
+std::vector<at::Tensor> Decoder::outputs(std::span<const std::int64_t> tokens) {
+  begin(std::ssize(tokens));
+  const at::Tensor ids = as_ids(tokens);
+  std::vector<at::Tensor> made;
+  for (int unit = 0; unit < model_.num_units(); ++unit) {
+    // A unit may write into what it is given.
+    at::Tensor given = made.empty() ? at::Tensor() : made.back().clone();
+    made.push_back(run(unit, std::ssize(tokens), std::move(given), ids));
+  }
+  past_ = std::ssize(tokens);
+  return made;
 }
 
 at::Tensor Decoder::run(int unit, std::int64_t tokens, at::Tensor given, const at::Tensor& ids) {

@@ -35,6 +35,10 @@ class Decoder {
   // room for them.
   std::span<const float> extend(std::span<const std::int64_t> tokens);
 
+  // What every unit gives for a text that begins and ends here, [tokens, columns] in `dtype`: of
+  // the last one the logits behind each token. REQUIRES: as extend().
+  std::vector<at::Tensor> outputs(std::span<const std::int64_t> tokens);
+
   std::int64_t size() const { return past_; }  // of the text
   const model::Model& model() const { return model_; }
   DType dtype() const { return dtype_; }

@@ -64,6 +64,24 @@ TEST(Decoder, ForgetsTheTextBefore) {
   EXPECT_EQ(logits_of(*decoder, tokens, 20), first);
 }
 
+TEST(Decoder, TellsWhatEveryUnitGives) {
+  const std::vector<std::int64_t> tokens = some_tokens(20);
+  for (const model::ModelConfig& config : all_kinds()) {
+    const auto decoder = decoder_of(config, DType::kF64);
+    const std::vector<at::Tensor> outputs = decoder->outputs(tokens);
+    ASSERT_EQ(std::ssize(outputs), config.layers + 2);
+    for (std::size_t unit = 0; unit + 1 < outputs.size(); ++unit) {
+      EXPECT_EQ(outputs[unit].sizes(), (std::vector<std::int64_t>{20, config.hidden}));
+      EXPECT_FALSE(outputs[unit].equal(outputs[unit + 1]));
+    }
+    for (const std::int64_t size : {1, 13, 20}) {
+      const std::vector<float> logits = logits_of(*decoder, std::span(tokens).first(size), 20);
+      const double* const row = outputs.back().const_data_ptr<double>() + (size - 1) * 61;
+      for (std::size_t i = 0; i < 61; ++i) ASSERT_NEAR(row[i], logits[i], 1e-6) << size;
+    }
+  }
+}
+
 TEST(Decoder, SeesEveryTokenOfThePrompt) {
   const auto decoder = decoder_of(tiny(model::Family::kLlama), DType::kF32);
   std::vector<std::int64_t> tokens = some_tokens(20);

@@ -1,4 +1,4 @@
-#include "cli/generate/helper.h"
+#include "cli/helper.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -13,17 +13,11 @@
 
 namespace lockstep::cli {
 
-extern const char* const kTokenizerScript;  // of tokenizer.py, by CMake
-
 namespace {
-
-Error lost(const std::string& why) {
-  return {Code::kUnsuitableEnvironment, "the tokenizer's process ended: " + why, ""};
-}
 
 // python3 with both ends of its streams at `socket`. In a process group of its own, so that Ctrl-C
 // is ours to hear.
-int spawn(int socket, const std::string& file, pid_t& pid) {
+int spawn(int socket, const char* script, const std::string& path, pid_t& pid) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, socket, STDIN_FILENO);
@@ -31,7 +25,7 @@ int spawn(int socket, const std::string& file, pid_t& pid) {
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  std::array<std::string, 5> words = {"python3", "-c", kTokenizerScript, file,
+  std::array<std::string, 5> words = {"python3", "-c", script, path,
                                       std::filesystem::read_symlink("/proc/self/exe").string()};
   std::array<char*, 6> argv = {};
   for (std::size_t i = 0; i < words.size(); ++i) argv[i] = words[i].data();
@@ -43,32 +37,33 @@ int spawn(int socket, const std::string& file, pid_t& pid) {
 
 }  // namespace
 
-Result<Helper> Helper::start(const std::string& file) {
+Result<Helper> Helper::start(const HelperScript& script, const std::string& path) {
+  Helper made(script.package);
   std::array<int, 2> ends = {};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return lost(std::strerror(errno));
-  Helper made;
+    return made.lost(std::strerror(errno));
   made.socket_ = ends[0];
-  const int failed = spawn(ends[1], file, made.pid_);
+  const int failed = spawn(ends[1], script.text, path, made.pid_);
   ::close(ends[1]);
+  const std::string reader = join_parts("`", path, "` is read by Python's `", script.package, "`");
   if (failed != 0) {
     made.pid_ = -1;
     return Error{Code::kUnsuitableEnvironment,
-                 join_parts("`", file,
-                            "` is read by Python's `tokenizers`, and python3 cannot be "
-                            "started: ",
-                            std::strerror(failed)),
-                 "install python3, or give ids with --prompt-ids"};
+                 join_parts(reader, ", and python3 cannot be started: ", std::strerror(failed)),
+                 "install python3; " + script.instead};
   }
   const Json ready = LS_TRY(made.answer());
   if (const Json* const missing = ready.find("missing"))
     return Error{Code::kUnsuitableEnvironment,
-                 join_parts("`", file,
-                            "` is read by Python's `tokenizers`, which python3 does not "
-                            "have: ",
-                            missing->as_text()),
-                 "`pip install tokenizers` or tools/setup installs it; --prompt-ids needs none"};
+                 join_parts(reader, ", which python3 does not have: ", missing->as_text()),
+                 join_parts("`pip install ", script.package, "` or tools/setup installs it; ",
+                            script.instead)};
   return made;
+}
+
+Error Helper::lost(const std::string& why) const {
+  return {Code::kUnsuitableEnvironment,
+          join_parts("the process of Python's `", package_, "` ended: ", why), ""};
 }
 
 Helper::~Helper() {
@@ -91,19 +86,20 @@ Result<Json> Helper::answer() {
   const std::string text = LS_TRY(line());
   Json json = LS_TRY(Json::parse(text));
   if (const Json* const error = json.find("error"))
-    return Error{Code::kUnsuitableEnvironment, "Python's `tokenizers` refuses: " + error->as_text(),
-                 ""};
+    return Error{Code::kUnsuitableEnvironment,
+                 join_parts("Python's `", package_, "` refuses: ", error->as_text()), ""};
   return json;
 }
 
 Result<std::string> Helper::line() {
-  for (;;) {
-    if (const auto end = unread_.find('\n'); end != std::string::npos) {
+  std::array<char, 65536> buffer = {};
+  for (std::size_t seen = 0;;) {
+    if (const auto end = unread_.find('\n', seen); end != std::string::npos) {
       std::string text = unread_.substr(0, end);
       unread_.erase(0, end + 1);
       return text;
     }
-    std::array<char, 4096> buffer = {};
+    seen = unread_.size();
     const ssize_t got = ::recv(socket_, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return lost(std::strerror(errno));
