@@ -17,11 +17,13 @@ namespace {
 constexpr std::int64_t kWordBytes = 8;
 
 // Two exact sums, the tokens that took part and the ranks that want to stop; of routers two sums
-// and the tokens of each expert; of the first microbatch alone one sum and its tokens.
+// and the tokens of each expert; of the first microbatch alone one sum and its tokens; of checks
+// how many found something, and two halves of a sum.
 std::int64_t norm_words(const program::StepShape& step) {
   constexpr auto kSum = static_cast<std::int64_t>(ExactSum::kNumWords);
   const std::int64_t routed = step.num_routed();
-  return 2 * kSum + 2 + (routed > 0 ? 2 * kSum + routed : 0) + (step.noise ? kSum + 1 : 0);
+  return 2 * kSum + 2 + (routed > 0 ? 2 * kSum + routed : 0) + (step.noise ? kSum + 1 : 0) +
+         (step.checks ? 3 : 0);
 }
 
 }  // namespace

@@ -198,9 +198,15 @@ std::vector<std::int64_t> to_words(const StepSums& sums, const program::StepShap
              sums.expert_tokens.size(), " experts, not ", step.num_routed());
     words.insert(words.end(), sums.expert_tokens.begin(), sums.expert_tokens.end());
   }
-  if (!step.noise) return words;
-  append(sums.noise_squares);
-  words.push_back(sums.noise_tokens);
+  if (step.noise) {
+    append(sums.noise_squares);
+    words.push_back(sums.noise_tokens);
+  }
+  if (step.checks) {  // of the residue halves, whose sums over a world do not overflow
+    words.push_back(sums.faults);
+    words.push_back(static_cast<std::int64_t>(sums.residue & 0xFFFFFFFF));
+    words.push_back(static_cast<std::int64_t>(sums.residue >> 32));
+  }
   return words;
 }
 
@@ -223,9 +229,15 @@ StepSums from_words(const std::vector<std::int64_t>& words, const program::StepS
     sums.expert_tokens.assign(next, next + step.num_routed());
     next += step.num_routed();
   }
-  if (!step.noise) return sums;
-  sums.noise_squares = take();
-  sums.noise_tokens = *next;
+  if (step.noise) {
+    sums.noise_squares = take();
+    sums.noise_tokens = *next++;
+  }
+  if (step.checks) {
+    sums.faults = next[0];
+    sums.residue =
+        static_cast<std::uint64_t>(next[1]) + (static_cast<std::uint64_t>(next[2]) << 32);
+  }
   return sums;
 }
 

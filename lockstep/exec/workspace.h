@@ -26,6 +26,10 @@ struct StepSums {
   // Where the program has noise, of the step's first microbatch alone:
   ExactSum noise_squares;         // of its part of the gradient, before any reduction over data
   std::int64_t noise_tokens = 0;  // of it that took part in the loss
+  // Where the program has checks:
+  std::int64_t faults = 0;    // pieces of state that are not what their rank left
+  std::uint64_t residue = 0;  // modulo 2^64; 0 where all replicas agree
+  bool is_sound() const { return faults == 0 && residue == 0; }
 };
 
 class Workspace {

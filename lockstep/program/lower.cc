@@ -30,6 +30,7 @@ Result<Program> lower(const pipeline::Schedule& schedule, StepShape step) {
 Result<Program> lower_forward_only(StepShape step) {
   step.forward_only = true;
   step.noise = false;
+  step.checks = false;
   LS_TRY(check_step(step));
   return attach_all(expand_forward(std::move(step)));
 }

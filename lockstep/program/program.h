@@ -110,6 +110,8 @@ struct StepShape {
   // What the first microbatch adds to the gradient is looked at alone, on the first of the data
   // ranks, for the gradient noise scale.
   bool noise = false;
+  // Norm adds up what ranks find when they check their state (train/state_check.h).
+  bool checks = false;
 
   int units() const { return stage_begin.back(); }
   int head() const { return units() - 1; }

@@ -126,6 +126,7 @@ Hash128 program_hash(const Program& program) {
     digest.add_all(program.step.partial);
   }
   if (program.step.noise) digest.add(1);
+  if (program.step.checks) digest.add(3);
   if (!program.step.experts.empty()) {
     digest.add(2);
     digest.add_all(program.step.experts);

@@ -185,6 +185,7 @@ TEST(ProgramText, HashShowsEveryChange) {
   change([](Program& p) { ++p.step.prefetch; });
   change([](Program& p) { p.step.forward_only = true; });
   change([](Program& p) { p.step.noise = true; });
+  change([](Program& p) { p.step.checks = true; });
   change([](Program& p) { p.step.tensor_parallel = true; });
   change([](Program& p) { p.step.experts = {false, true, false}; });
   change([](Program& p) { p.step.experts = {false, false, false}; });
