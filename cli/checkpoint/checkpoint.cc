@@ -52,6 +52,7 @@ Json head_json(const Checkpoint& of) {
                        {"step", m.step},
                        {"samples", m.samples},
                        {"tokens", m.tokens},
+                       {"checked", m.checked ? Json(*m.checked) : Json()},
                        {"bytes", of.file_bytes()},
                        {"files", std::ssize(m.files)},
                        {"contents", contents_of(m)},
@@ -150,7 +151,8 @@ void print_card(Output& output, const Checkpoint& of) {
              << counted(std::ssize(m.files), "file") << "\n\n";
   Rows rows = {{"step", with_commas(m.step)},
                {"samples", with_commas(m.samples)},
-               {"tokens", with_commas(m.tokens)}};
+               {"tokens", with_commas(m.tokens)},
+               {"checked", m.checked ? join_parts("at step ", with_commas(*m.checked)) : "no"}};
   if (!m.layout.empty()) rows.push_back({"layout", m.layout});
   if (!m.data.empty()) rows.push_back({"data", m.data});
   rows.push_back(

@@ -145,6 +145,7 @@ class ManifestReader {
     made_.updates = fields.count("updates");
     made_.samples = fields.count("samples");
     made_.tokens = fields.count("tokens");
+    if (fields.json().find("checked") != nullptr) made_.checked = fields.count("checked");
     made_.model = fields.texts("model");
     made_.config = fields.texts("config");
     made_.data = fields.text("data");
@@ -185,6 +186,7 @@ class ManifestReader {
     };
     at_most(fields, "step", made_.step, kMaxCount);
     at_most(fields, "updates", made_.updates, made_.step);
+    at_most(fields, "checked", made_.checked.value_or(0), made_.step);
     at_most(fields, "samples", made_.samples, product(made_.step, setting("global_batch")));
     at_most(fields, "tokens", made_.tokens, product(made_.samples, setting("seq")));
   }
@@ -293,22 +295,23 @@ const TensorRecord* Manifest::find(std::string_view name, Role role) const {
 }
 
 std::string to_text(const Manifest& manifest) {
-  const std::string body = Json::object({{"format", kFormat},
-                                         {"piece_bytes", kPieceBytes},
-                                         {"step", manifest.step},
-                                         {"updates", manifest.updates},
-                                         {"samples", manifest.samples},
-                                         {"tokens", manifest.tokens},
-                                         {"model", to_json(manifest.model)},
-                                         {"config", to_json(manifest.config)},
-                                         {"data", manifest.data},
-                                         {"state", to_json(manifest.state)},
-                                         {"layout", manifest.layout},
-                                         {"lockstep", manifest.lockstep},
-                                         {"torch", manifest.torch},
-                                         {"files", Json::list(manifest.files, file_json)},
-                                         {"tensors", Json::list(manifest.tensors, tensor_json)}})
-                               .dump();
+  Json json = Json::object({{"format", kFormat},
+                            {"piece_bytes", kPieceBytes},
+                            {"step", manifest.step},
+                            {"updates", manifest.updates},
+                            {"samples", manifest.samples},
+                            {"tokens", manifest.tokens}});
+  if (manifest.checked) json.set("checked", *manifest.checked);
+  json.set("model", to_json(manifest.model))
+      .set("config", to_json(manifest.config))
+      .set("data", manifest.data)
+      .set("state", to_json(manifest.state))
+      .set("layout", manifest.layout)
+      .set("lockstep", manifest.lockstep)
+      .set("torch", manifest.torch)
+      .set("files", Json::list(manifest.files, file_json))
+      .set("tensors", Json::list(manifest.tensors, tensor_json));
+  const std::string body = json.dump();
   std::string text(kBeforeDigest);
   text += digest_text(body);
   text += kAfterDigest;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,7 +61,9 @@ struct Manifest {
   std::int64_t updates = 0;  // optimizer updates among them
   std::int64_t samples = 0;  // that the steps took
   std::int64_t tokens = 0;   // valid ones among them
-  Facts model;               // model::model_facts: from them the model comes back
+  // The step behind which replicas were compared and agreed; at most `step`. Absent: nobody looked.
+  std::optional<std::int64_t> checked = {};
+  Facts model;           // model::model_facts: from them the model comes back
   Facts config;          // what else decides what is trained; empty: weights alone, to start from
   std::string data;      // what was trained on
   Facts state;           // further numbers that a run goes on with

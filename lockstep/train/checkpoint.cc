@@ -33,6 +33,7 @@ struct Wanted {
   std::span<const SavedRole> roles;
   std::optional<std::string> data;        // absent: any settings and data do
   std::vector<std::string> changed = {};  // settings that may be others
+  Trust trust = Trust::kAny;
 };
 
 class Loader {
@@ -81,23 +82,37 @@ class Loader {
     std::optional<std::int64_t> older_than = {};
   };
 
+  // Sets `none` where there is none.
+  std::optional<Checkpoint> newest_of(Source& source, Skipped& skipped, Error& none) const {
+    for (;;) {
+      auto choice = checkpoint::newest(files::real_disk(), source.folder, source.older_than);
+      if (!choice.ok()) {
+        none = choice.error();
+        if (none.code == Code::kCorruptCheckpoint) skipped.add(none, source.folder);
+        return {};
+      }
+      for (std::size_t i = 0; i < choice->skipped.size(); ++i)
+        skipped.add(choice->skipped[i], choice->damaged[i]);
+      const Checkpoint& found = choice->checkpoint;
+      if (wanted_.trust == Trust::kAny || found.manifest().checked)
+        return std::move(choice->checkpoint);
+      skipped.add({Code::kCorruptCheckpoint,
+                   join_parts("the state in `", found.path(), "` was not checked")},
+                  found.path());
+      source.older_than = found.manifest().step;
+    }
+  }
+
   // On rank 0 the path of the next one to try, the newest of all folders and of two as new the one
   // of the first; elsewhere nothing that matters.
   Result<std::string> choose(Skipped& skipped) {
     if (!is_first_) return std::string();
     std::optional<Checkpoint> best;
     Error none;
-    for (const Source& source : sources_) {
-      auto choice = checkpoint::newest(files::real_disk(), source.folder, source.older_than);
-      if (!choice.ok()) {
-        none = choice.error();
-        if (none.code == Code::kCorruptCheckpoint) skipped.add(none, source.folder);
-        continue;
-      }
-      for (std::size_t i = 0; i < choice->skipped.size(); ++i)
-        skipped.add(choice->skipped[i], choice->damaged[i]);
-      if (!best || choice->checkpoint.manifest().step > best->manifest().step)
-        best = std::move(choice->checkpoint);
+    for (Source& source : sources_) {
+      auto found = newest_of(source, skipped, none);
+      if (found && (!best || found->manifest().step > best->manifest().step))
+        best = std::move(found);
     }
     // Copies in memory that are damaged do not keep a run without a checkpoint from beginning anew.
     const bool had_some = none.code == Code::kCorruptCheckpoint || sources_.back().older_than;
@@ -231,8 +246,9 @@ class Loader {
 
 Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
                     const std::string& path, const std::string& data, Seconds deadline,
-                    const std::vector<std::string>& changed, const std::string& nearer) {
-  return Loader(job, session, world, label, {kSavedRoles, data, changed}, deadline)
+                    const std::vector<std::string>& changed, const std::string& nearer,
+                    Trust trust) {
+  return Loader(job, session, world, label, {kSavedRoles, data, changed, trust}, deadline)
       .load(path, nearer);
 }
 

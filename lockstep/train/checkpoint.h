@@ -65,8 +65,8 @@ class Saver {
 
   // Copies this rank's state and returns; another thread hashes and writes it, and rank 0 publishes
   // the checkpoint when all have. Waits for an earlier save first. Called by all ranks after the
-  // same step.
-  void save(const Progress& progress);
+  // same step. `checked`: the state was found to be sound.
+  void save(const Progress& progress, bool checked = false);
   // Until the last save can be loaded after a loss of power, or has failed; then its ending, the
   // same on every rank. Nothing when none was begun. Throws CommError.
   std::optional<SaveEnding> finish();
@@ -93,10 +93,13 @@ struct Loaded {
 // model, of other settings than its layout, or of other data (LS0824), one without optimizer state,
 // and one that is damaged (LS0822, LS0823). Settings in `changed`, by spec::IdentityKey::fact, may
 // be others: from here on the job's are in force. After an error the session's state is undefined.
-// Called by all ranks; throws WorldError.
+// Called by all ranks; throws WorldError. With Trust::kChecked those whose state was not checked
+// count as damaged.
+enum class Trust : std::uint8_t { kAny, kChecked };
 Result<Loaded> load(const Job& job, Session& session, comm::World& world, const std::string& label,
                     const std::string& path, const std::string& data, Seconds deadline,
-                    const std::vector<std::string>& changed = {}, const std::string& nearer = "");
+                    const std::vector<std::string>& changed = {}, const std::string& nearer = "",
+                    Trust trust = Trust::kAny);
 
 // Takes the weights alone, of any settings and data, as the start of another training: progress and
 // moments stay at nothing.

@@ -108,7 +108,7 @@ class Saver::Impl {
     return set_aside;
   }
 
-  void save(const Progress& progress) {
+  void save(const Progress& progress, bool checked) {
     const RealClock clock;
     join();
     copy_state();
@@ -116,6 +116,7 @@ class Saver::Impl {
     about.step = progress.step;
     about.samples = progress.samples;
     about.tokens = progress.tokens;
+    if (checked) about.checked = progress.step;
     about.updates = session_.workspace().updates();
     about.state = running_state(session_);
     thread_ = std::thread([this, about = std::move(about)]() mutable {
@@ -277,7 +278,7 @@ Saver::Saver(const Job& job, Session& session, comm::World& world, const std::st
 
 Saver::~Saver() = default;
 
-void Saver::save(const Progress& progress) { impl_->save(progress); }
+void Saver::save(const Progress& progress, bool checked) { impl_->save(progress, checked); }
 std::optional<SaveEnding> Saver::finish() { return impl_->finish(); }
 std::optional<SaveEnding> Saver::ended() { return impl_->ended(); }
 std::vector<std::string> Saver::begin_at(std::int64_t first_step,

@@ -181,12 +181,16 @@ Manifest sample_manifest(std::int64_t step) {
 }
 
 TEST(Manifest, ReadsAsItWasWritten) {
-  const Manifest manifest = sample_manifest(3);
-  const std::string text = to_text(manifest);
-  const auto again = parse_manifest(text, "m");
-  ASSERT_TRUE(again.ok()) << again.error().message;
-  EXPECT_EQ(*again, manifest);
-  EXPECT_EQ(to_text(*again), text);
+  Manifest manifest = sample_manifest(3);
+  for (const bool checked : {false, true}) {
+    if (checked) manifest.checked = 3;
+    const std::string text = to_text(manifest);
+    EXPECT_EQ(text.find("\"checked\":3") != std::string::npos, checked) << text;
+    const auto again = parse_manifest(text, "m");
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(*again, manifest);
+    EXPECT_EQ(to_text(*again), text);
+  }
   EXPECT_NE(manifest.find("cube", Role::kFirstMoment), nullptr);
   EXPECT_EQ(manifest.find("cubes", Role::kFirstMoment), nullptr);
   EXPECT_NE(digest_of(manifest.model), digest_of(manifest.config));
@@ -202,6 +206,8 @@ TEST(Manifest, ASignedOneWithoutSenseIsRefused) {
       {[](Manifest& m) { m.tokens = kHuge; }, "`tokens` is 9223372036854775807, above 3072"},
       {[](Manifest& m) { m.tokens = -1; }, "`tokens` is no whole number from 0 on"},
       {[](Manifest& m) { m.updates = 4; }, "`updates` is 4, above 3"},
+      {[](Manifest& m) { m.checked = 4; }, "`checked` is 4, above 3"},
+      {[](Manifest& m) { m.checked = -1; }, "`checked` is no whole number from 0 on"},
       {[](Manifest& m) { m.step = 0; }, "`updates` is 3, above 0"},
       {[](Manifest& m) { m.step = -3; }, "`step` is no whole number from 0 on"},
       {[](Manifest& m) { m.step = kHuge; },
