@@ -42,7 +42,9 @@ ExitCode exit_code_of(Code code) {
   if (code == Code::kBug) return ExitCode::kBug;
   if (code == Code::kInterrupted) return ExitCode::kTerminated;
   // A bad argument of a collective comes from our own code, but a lost peer from the run.
-  return number / 100 == 5 || code == Code::kDiverged ? ExitCode::kRunFailed : ExitCode::kUsage;
+  return number / 100 == 5 || code == Code::kDiverged || code == Code::kCorruptState
+             ? ExitCode::kRunFailed
+             : ExitCode::kUsage;
 }
 
 Option flag(std::string name, std::string help) {

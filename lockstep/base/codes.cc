@@ -155,6 +155,13 @@ constexpr CodeRow kCodeRows[] = {
      "A run does not touch metrics.jsonl of an earlier one, nor what it cannot read.",
      "`out/metrics.jsonl` is there already",
      "Resume that run with --resume, or name another directory."},
+    {Code::kCorruptState, "a rank's state was silently corrupted",
+     "A check (train.check_interval) found bits that no step has written: replicas that differ, a "
+     "piece that changed between two steps, or an update that another rank computes otherwise. The "
+     "step was not applied and nothing of it was saved.",
+     "before step 812 rank 3 lost bits of its first moment of blocks.7.mlp.up.weight",
+     "The run resumes from its newest checkpoint that was checked, where there is one. Take a host "
+     "that is named twice out of the job, and test its memory."},
     {Code::kBadTokenFile, "a token file is not what it says",
      "PREFIX.idx and PREFIX.bin must agree to the byte, and an llm.c file with its header: it was "
      "cut short, damaged or made by something else.",

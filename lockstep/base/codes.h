@@ -57,6 +57,7 @@ enum class Code : std::uint16_t {
 
   kDiverged = 701,
   kBadMetrics = 702,
+  kCorruptState = 703,
 
   kBadTokenFile = 801,
   kTokenBeyondVocab = 802,

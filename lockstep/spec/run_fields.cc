@@ -254,6 +254,9 @@ std::vector<Field> train_fields() {
       whole("train.noise_scale",
             "Steps over which the gradient noise scale is averaged; 0 not to measure it.", "0",
             {0, kMaxCount}),
+      whole("train.check_interval",
+            "Steps between two checks that no rank's state was silently corrupted; 0 for none.",
+            "0", {0, kMaxCount}, {"check_weight_hash_across_dp_replicas_interval"}, "steps"),
       {.path = "train.on_nonfinite",
        .type = FieldType::kChoice,
        .doc = "What a step whose loss or gradient norm is not finite does, apart from changing "

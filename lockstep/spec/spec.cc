@@ -350,6 +350,7 @@ Spec assemble(const Settings& settings, const Request& asked, const mesh::Order&
       .tp_overlap = *settings.boolean("train.tp_overlap"),
       .threads = static_cast<int>(*settings.integer("train.threads")),
       .noise_scale = *settings.integer("train.noise_scale"),
+      .check_interval = *settings.integer("train.check_interval"),
       .on_nonfinite = *settings.text("train.on_nonfinite") == to_text(OnNonfinite::kSkip)
                           ? OnNonfinite::kSkip
                           : OnNonfinite::kStop,

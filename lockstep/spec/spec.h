@@ -58,6 +58,7 @@ struct Train {
   int threads = 1;                     // that share the work of one operation, of a rank
   std::int64_t noise_scale =
       0;  // steps over which the gradient noise scale is averaged; 0: unmeasured
+  std::int64_t check_interval = 0;  // steps between two checks of the state; 0: none
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::int64_t eval_interval = 0;  // steps between two evaluations; 0: none
   std::int64_t eval_samples = 0;   // of the validation split that each looks at

@@ -14,6 +14,7 @@ using Names = std::set<std::string_view>;
 TEST(Identity, KnowsEveryKeyOfBatchAndTrain) {
   Names known = {
       "batch.ramp_increment", "batch.ramp_samples",  // told with ramp_start
+      "train.check_interval",                        // looks, and changes nothing
       "train.noise_scale",                           // part of the program where it is measured
       "train.op_deadline",                           // how long ranks wait
       "train.tp_overlap",                            // and what they do meanwhile
