@@ -98,6 +98,7 @@ void TensorWorkspace::create_state(int segment) {
 
 void TensorWorkspace::begin_anew() {
   updates_ = 0;
+  ++writes_;
   if (!router_bias_.empty()) begin_router_bias();
   step_.for_each_segment(place_.coord, [&](int segment) {
     const auto& state = get<optim::State>({ValueKind::kOptimizer, segment});
@@ -206,6 +207,7 @@ at::Tensor TensorWorkspace::reduced_grad(int segment) const {
 }
 
 void TensorWorkspace::fill_state(int segment, StateRole role, const Fill& fill) {
+  ++writes_;
   const auto fill_into = [&](const model::FlatRange& range, const at::Tensor& target) {
     if (target.is_cpu()) return fill(range, target);
     const ChargeTo charge(tensor::process_account());
@@ -259,8 +261,12 @@ const at::Tensor& TensorWorkspace::param(int segment) const {
   return get<at::Tensor>({ValueKind::kParam, segment});
 }
 
+const at::Tensor& TensorWorkspace::computed_with(int segment) const {
+  return get<at::Tensor>({shards_params() ? ValueKind::kParamShard : ValueKind::kParam, segment});
+}
+
 at::Tensor TensorWorkspace::working(int segment) const {
-  if (shards_params()) return get<at::Tensor>({ValueKind::kParamShard, segment});
+  if (shards_params()) return computed_with(segment);
   return param(segment).narrow(0, own_range(segment).begin, own_range(segment).size());
 }
 
@@ -477,6 +483,7 @@ void TensorWorkspace::begin_router_bias() {
 
 void TensorWorkspace::set_router_bias(std::vector<float> bias) {
   router_bias_ = std::move(bias);
+  ++writes_;
   const std::int64_t experts = std::ssize(router_bias_);
   const auto options = at::TensorOptions(at::kFloat);
   if (!has_device_kernels()) {
@@ -610,7 +617,10 @@ exec::StepSums TensorWorkspace::sums() {
     sums.expert_tokens = std::exchange(
         expert_tokens_, std::vector<std::int64_t>(static_cast<std::size_t>(step_.num_routed())));
   }
-  if (!has_device_kernels()) return sums;
+  if (!has_device_kernels()) {
+    if (settings_.check && !step_.forward_only) settings_.check(sums);
+    return sums;
+  }
   const at::Tensor host = numbers_.cpu();  // here the host waits for the step's gradients
   const auto read = [&](int row) {
     ExactSum::Words words;
@@ -633,9 +643,9 @@ exec::StepSums TensorWorkspace::sums() {
 
 void TensorWorkspace::set_sums(const exec::StepSums& sums) {
   const double norm = std::sqrt(sums.squares.result());
-  is_finite_ = std::isfinite(norm) && std::isfinite(sums.loss.result());
+  may_update_ = std::isfinite(norm) && std::isfinite(sums.loss.result()) && sums.is_sound();
   grad_scale_ = settings_.clip > 0 && norm > settings_.clip ? settings_.clip / norm : 1.0;
-  if (!is_finite_ || step_.forward_only) return;
+  if (!may_update_ || step_.forward_only) return;
   ++updates_;
   if (!router_bias_.empty()) update_router_bias(sums.expert_tokens);
 }
@@ -643,12 +653,9 @@ void TensorWorkspace::set_sums(const exec::StepSums& sums) {
 // Every rank sees the same sums, so either all of them update or none does.
 void TensorWorkspace::update(const Op& op) {
   const auto grad = take<at::Tensor>(final_grad(step_, op.unit));
-  if (!is_finite_) return;
+  if (!may_update_) return;
   const model::FlatLayout& flat = layout(op.unit);
   const model::FlatRange own = own_range(op.unit);
-  // All that decays in the first unit is an embedding, and all that decays beside a tied weight is
-  // it.
-  const bool is_embedding = op.unit == 0 || flat.tied.size() > 0;
   const auto& state = get<optim::State>({ValueKind::kOptimizer, op.unit});
   for (const model::FlatRange& part : state_parts(op.unit)) {
     const auto piece = [&](const at::Tensor& of) {
@@ -657,10 +664,20 @@ void TensorWorkspace::update(const Op& op) {
     if (flat.tied_copy && step_.shares_state() && part.end <= flat.tied.end)
       piece(working(op.unit)).copy_(piece(working(0)));
     else
-      optim::update(is_embedding ? adamw_.embeddings : adamw_.others, updates_, flat, part,
-                    piece(working(op.unit)), piece(grad),
-                    {piece(state.first), piece(state.second), piece(state.master)}, grad_scale_);
+      update_piece(op.unit, part, piece(working(op.unit)), piece(grad),
+                   {piece(state.first), piece(state.second), piece(state.master)});
   }
+}
+
+void TensorWorkspace::update_piece(int segment, const model::FlatRange& part,
+                                   const at::Tensor& param, const at::Tensor& grad,
+                                   const optim::State& state) const {
+  const model::FlatLayout& flat = layout(segment);
+  // All that decays in the first unit is an embedding, and all that decays beside a tied weight is
+  // it.
+  const bool is_embedding = segment == 0 || flat.tied.size() > 0;
+  optim::update(is_embedding ? adamw_.embeddings : adamw_.others, updates_, flat, part, param, grad,
+                state, grad_scale_);
 }
 
 }  // namespace lockstep::runtime

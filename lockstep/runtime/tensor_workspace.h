@@ -67,6 +67,8 @@ struct WorkspaceSettings {
   std::function<void(const program::Op& op, int part, bool waits)> place = {};
   // Behind every computation: when it began, and when each of its parts ended.
   std::function<void(const program::Op& op, const std::vector<SteadyPoint>& times)> timed = {};
+  // In a step's Norm, when every gradient is there and nothing is updated: adds what checks found.
+  std::function<void(exec::StepSums& sums)> check = {};
 };
 
 // A parameter means its master weight where there is one.
@@ -121,6 +123,10 @@ class TensorWorkspace final : public exec::Workspace {
   // Whether of the ranks that hold the same piece this one counts it.
   bool counts(int segment) const;
   at::Tensor state(int segment, StateRole role) const;
+  // Of the parameters that passes compute with: the piece, and all that this rank holds between
+  // steps.
+  at::Tensor working(int segment) const;
+  const at::Tensor& computed_with(int segment) const;
   // The reduced gradient of the piece; there between Norm and Update.
   at::Tensor reduced_grad(int segment) const;
   // Sets the state: `fill` writes elements `range` of the segment's buffer into a tensor in host
@@ -131,6 +137,11 @@ class TensorWorkspace final : public exec::Workspace {
   void fill_state(int segment, StateRole role, const Fill& fill);
   // The same from the segment's buffer, of at least layout(segment).size elements.
   void load_state(int segment, StateRole role, const at::Tensor& whole);
+  // Grows where any of these, or begin_anew or set_router_bias, changes the state.
+  std::int64_t writes() const { return writes_; }
+  // What Update of the last step does to elements `part` of a segment's buffer, on copies of them.
+  void update_piece(int segment, const model::FlatRange& part, const at::Tensor& param,
+                    const at::Tensor& grad, const optim::State& state) const;
 
   bool holds(const program::Value& value) const override { return values_.contains(value); }
   Buffer create(const program::Value& value) override;
@@ -160,8 +171,6 @@ class TensorWorkspace final : public exec::Workspace {
   template <class T>
   const T& get(const program::Value& value) const;
   const at::Tensor& param(int segment) const;
-  // This rank's piece of the parameters that are computed with.
-  at::Tensor working(int segment) const;
   // What of own_range(segment) is its own: all of it, but of the one state that both ends of a
   // tied weight have here, not what the other end has beside the weight.
   std::vector<model::FlatRange> state_parts(int segment) const;
@@ -220,7 +229,8 @@ class TensorWorkspace final : public exec::Workspace {
   std::int64_t first_tokens_ = 0;  // those of the first microbatch
   std::int64_t count_ = 0;
   bool wants_stop_ = false;
-  bool is_finite_ = true;
+  bool may_update_ = true;
+  std::int64_t writes_ = 0;
   double grad_scale_ = 1.0;
   std::int64_t first_sample_ = 0;
   std::int64_t updates_ = 0;

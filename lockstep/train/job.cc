@@ -125,10 +125,16 @@ Result<Job> make_job(const spec::Spec& spec) {
     return Error{Code::kUnsuitableEnvironment,
                  "dtype = bf16 needs a product of bf16 into f32, which this LibTorch lacks",
                  "use a LibTorch with MKL, or dtype = f32"};
+  if (spec.train.check_interval > 0 && spec.device != DeviceKind::kCpu)
+    return Error{Code::kConflict,
+                 join_parts("train.check_interval = ", spec.train.check_interval,
+                            " checks state in the memory of hosts, and device.kind is cuda"),
+                 "set train.check_interval = 0"};
   model::Model model = LS_TRY(model::describe(spec.model));
   mesh::Mesh mesh = LS_TRY(mesh::Mesh::create(spec.layout.degrees, spec.layout.order));
   program::StepShape step = spec::step_shape(model, spec.layout, spec.batch);
   step.noise = spec.train.noise_scale > 0;
+  step.checks = spec.train.check_interval > 0;
   program::Program program = LS_TRY(spec::program_for(spec.layout, step));
   check_program(program, spec.device);
   std::optional<program::Program> evaluation = LS_TRY(evaluation_of(spec, program.step));

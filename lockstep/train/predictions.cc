@@ -9,6 +9,7 @@
 #include "lockstep/program/text.h"
 #include "lockstep/spec/step.h"
 #include "lockstep/tensor/memory.h"
+#include "lockstep/train/state_check.h"
 
 namespace lockstep::train {
 
@@ -28,6 +29,10 @@ Prediction predict(const Job& job, Rank rank, const model::RowsMetBy& rows_met) 
   prediction.peak_bytes = memory.peak;
   prediction.live = std::move(memory.live);
   prediction.traffic = cost::step_traffic(job.program, job.model, sizes, job.mesh, rank, rows_met);
+  if (job.program.step.checks && job.mesh.world() > 1) {
+    prediction.traffic[{kCheckAxis, comm::OpKind::kSend}] = {1, Bytes{spot_check_bytes(job)}};
+    prediction.traffic[{kCheckAxis, comm::OpKind::kRecv}] = {1, {}};
+  }
   if (memory.peak_op >= 0)
     prediction.peak_op = op_text(job.program, coord, job.program.list(coord)[memory.peak_op]);
   return prediction;

@@ -88,6 +88,9 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
     world_.position().set(at);
     if (told) told(op, part, waits);
   };
+  settings.check = [this](exec::StepSums& sums) {
+    if (check_) check_->at_norm(sums);
+  };
   workspace_ = std::make_unique<runtime::TensorWorkspace>(
       job.model, job.program.step, place_, settings, source,
       tensor_group(job, *groups_, op_deadline), context_group(*groups_, op_deadline),
@@ -96,6 +99,8 @@ Session::Session(const Job& job, comm::World& world, const std::string& label,
   executor_ = make_executor(job.program);
   last_ = executor_.get();
   if (job.evaluation) evaluation_ = make_executor(*job.evaluation);
+  if (job.program.step.checks)
+    check_ = std::make_unique<StateCheck>(job, *workspace_, place_, world, label, op_deadline);
   if (job.program.step.noise) noise_scale_.emplace(job.spec.train.noise_scale);
 }
 
@@ -140,14 +145,37 @@ StepReport Session::step(std::int64_t step, const exec::Executor::Observer& obse
                          job_.adamw(step));
   const std::int64_t updates = workspace_->updates();
   StepReport report;
+  if (check_) check_->begin_step(step);
   const exec::StepSums sums = run(work, observer, report);
   report.sequences = batch.sequences;
   report.grad_norm = std::sqrt(sums.squares.result());
   report.stop = sums.stops > 0;
   report.updated = workspace_->updates() > updates;
+  report.is_finite = std::isfinite(report.grad_norm) && std::isfinite(report.loss);
+  if (check_) end_check(sums, report);
+  if (report.corrupt) return report;
   measure_noise(sums, report);
   measure_routers(sums, report);
   return report;
+}
+
+void Session::end_check(const exec::StepSums& sums, StepReport& report) {
+  const RealClock clock;
+  check_->end_step(report.updated);
+  report.sent += Bytes{spot_check_bytes(job_)};
+  report.time += clock.now().since_start;
+  report.checks = check_->spent();
+  if (!sums.is_sound()) report.corrupt = check_->verdict();
+}
+
+std::optional<Error> Session::check_state() {
+  LS_CHECK(check_, "a job that does not check");
+  return check_->check_now();
+}
+
+void Session::plan(const BitFlip& flip) {
+  LS_CHECK(check_, "a job that does not check");
+  check_->plan(flip);
 }
 
 EvalReport Session::evaluate(const data::TokenSource& validation,

@@ -16,6 +16,7 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/train/job.h"
 #include "lockstep/train/noise_scale.h"
+#include "lockstep/train/state_check.h"
 
 namespace lockstep::train {
 
@@ -30,10 +31,13 @@ struct EvalReport {
 
 // Of the samples of a step, and what it did with them.
 struct StepReport : EvalReport {
-  std::int64_t sequences = 0;  // samples of the step, over all ranks
-  double grad_norm = 0;        // before clipping
-  bool stop = false;           // some rank asked to stop; all of them see it at the same step
-  bool updated = true;         // false: loss or norm was not finite, and no rank changed anything
+  std::int64_t sequences = 0;    // samples of the step, over all ranks
+  double grad_norm = 0;          // before clipping
+  bool stop = false;             // some rank asked to stop; all of them see it at the same step
+  bool updated = true;           // false: no rank changed anything, for one of the next two reasons
+  bool is_finite = true;         // loss and norm are
+  std::optional<Error> corrupt;  // what checks found; the same on all ranks (LS0703)
+  Seconds checks;                // part of the time that checks took
   // Where the noise scale is measured:
   MeanGradient first;                 // of the step's first microbatch, before clipping
   std::optional<double> noise_scale;  // in tokens, averaged over steps; absent: not to be told yet
@@ -81,6 +85,13 @@ class Session {
   // ranks call it, and get the same.
   std::uint64_t state_digest();
 
+  // What is wrong with the state that the last step left, as far as replicas show it; the same on
+  // all ranks, which all call it. REQUIRES: a job that checks.
+  std::optional<Error> check_state();
+  bool checks() const { return check_ != nullptr; }
+  // For tests. REQUIRES: a job that checks.
+  void plan(const BitFlip& flip);
+
   const Job& job() const { return job_; }
   runtime::TensorWorkspace& workspace() { return *workspace_; }
   NoiseScale* noise_scale() { return noise_scale_ ? &*noise_scale_ : nullptr; }  // null: unmeasured
@@ -101,6 +112,7 @@ class Session {
   };
   Sized sized(std::int64_t sequences);
   std::unique_ptr<exec::Executor> make_executor(const program::Program& program);
+  void end_check(const exec::StepSums& sums, StepReport& report);
   void measure_noise(const exec::StepSums& sums, StepReport& report);
   void measure_routers(const exec::StepSums& sums, StepReport& report) const;
   exec::StepSums run(const Sized& work, const exec::Executor::Observer& observer,
@@ -118,6 +130,7 @@ class Session {
   std::unique_ptr<exec::Executor> executor_;
   std::unique_ptr<exec::Executor> evaluation_;  // absent: the job does not evaluate
   std::optional<NoiseScale> noise_scale_;
+  std::unique_ptr<StateCheck> check_;  // absent: the job does not check
 
   // Steps of a batch that is still growing.
   struct Small {
