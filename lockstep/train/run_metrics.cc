@@ -135,6 +135,7 @@ void RunMetrics::step(std::int64_t step, const StepReport& report,
     line.set("noise_scale", *report.noise_scale);
     scalars.push_back({"train/noise_scale", *report.noise_scale});
   }
+  if (job_.program.step.checks) line.set("check_seconds", report.checks.value);
   add_routers(report, line, scalars);
   add(line);
   add(step + 1, scalars);
@@ -152,6 +153,13 @@ void RunMetrics::add_routers(const StepReport& report, Json& line,
   const ExpertLoad load = expert_load(report.expert_tokens, job_.model.config.moe.experts);
   tell("expert_max_over_mean", load.max_over_mean);
   tell("experts_without_tokens", load.without_tokens);
+}
+
+// Lines of steps that are taken anew are dropped.
+void RunMetrics::rolled_back(const Error& why, const Loaded& to) {
+  file_.reset();
+  file_ = opened(metrics::MetricsFile::resume(metrics_path(options_.directory), to.progress.step));
+  event("roll_back", to.progress.step, Json::object({{"why", why.message}}));
 }
 
 void RunMetrics::evaluation(std::int64_t step, const EvalReport& report) {
@@ -186,6 +194,7 @@ void RunMetrics::saved(const SaveEnding& ending) {
 void RunMetrics::ended(Ending ending, const Progress& done) {
   event(ending == Ending::kFinished  ? "end"
         : ending == Ending::kStopped ? "stop"
+        : ending == Ending::kCorrupt ? "corrupt"
                                      : "diverge",
         done.step);
 }

@@ -37,6 +37,7 @@ class RunMetrics final : public RunObserver {
   void begins(const Progress& done, bool continues) override;
   void step(std::int64_t step, const StepReport& report,
             std::optional<std::uint64_t> digest) override;
+  void rolled_back(const Error& why, const Loaded& to) override;
   void evaluation(std::int64_t step, const EvalReport& report) override;
   void saves(const Progress& done, Seconds paused) override;
   void saved(const SaveEnding& ending) override;

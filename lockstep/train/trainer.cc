@@ -9,6 +9,23 @@
 namespace lockstep::train {
 namespace {
 
+// Until `on_step` returns false.
+Ending run_steps(Session& session, std::int64_t first, std::int64_t last,
+                 const std::atomic<bool>& stop,
+                 const std::function<bool(std::int64_t step, const StepReport& report)>& on_step) {
+  const bool skips = session.job().spec.train.on_nonfinite == spec::OnNonfinite::kSkip;
+  int skipped = 0;
+  for (std::int64_t step = first; step < last; ++step) {
+    if (stop) session.workspace().ask_to_stop();
+    const StepReport report = session.step(step);
+    if (!on_step(step, report) || report.corrupt) return Ending::kCorrupt;
+    skipped = report.updated ? 0 : skipped + 1;
+    if (skipped > (skips ? kMostSkipped : 0)) return Ending::kDiverged;
+    if (report.stop) return Ending::kStopped;
+  }
+  return Ending::kFinished;
+}
+
 class Run {
  public:
   Run(const Job& job, comm::World& world, const RunData& data, const RunOptions& options,
@@ -35,17 +52,19 @@ class Run {
     }
     if (is_done()) return end;
     if (options_.sample_interval > 0) weights_.emplace(job_, session_, world_, op_deadline());
-    expect(done_.step);
-    end.ending = train_steps(session_, done_.step, steps(), stop,
-                             [&](std::int64_t step, const StepReport& report) {
-                               has_stepped = true;
-                               on_step(step, report);
-                             });
-    if (saver_ && end.ending == Ending::kDiverged)
-      saver_->finish();  // the last good one
-    else if (saver_)
-      end.unsaved = save_last();
-    if (snapshots_) snapshots_->finish();
+    if (options_.flip) session_.plan(*options_.flip);
+    do {
+      expect(done_.step);
+      corrupt_.reset();
+      end.ending = train_steps(session_, done_.step, steps(), stop,
+                               [&](std::int64_t step, const StepReport& report) {
+                                 has_stepped = true;
+                                 on_step(step, report);
+                                 return !corrupt_;
+                               });
+      finish_state(end);
+    } while (end.ending == Ending::kCorrupt && roll_back());
+    end.corrupt = corrupt_;
     tell_saved();
     tell([&](RunObserver& one) { one.ended(end.ending, done_); });
     if (options_.timelines > 0)
@@ -61,6 +80,35 @@ class Run {
   template <class What>
   void tell(const What& what) {
     for (RunObserver* const one : observers_) what(*one);
+  }
+
+  // Saves it where the steps have ended well.
+  void finish_state(RunEnding& end) {
+    if (snapshots_) snapshots_->finish();
+    if (!saver_) return;
+    if (end.ending == Ending::kDiverged || end.ending == Ending::kCorrupt)
+      saver_->finish();  // the last good one
+    else
+      end.unsaved = save_last();
+    if (corrupt_) end = {.ending = Ending::kCorrupt};
+  }
+
+  // To the newest checkpoint whose state was checked; false where there is none, or this was done
+  // often enough.
+  bool roll_back() {
+    tell_saved();
+    rollbacks_ = done_.step > corrupt_step_ ? 1 : rollbacks_ + 1;
+    corrupt_step_ = std::max(corrupt_step_, done_.step);
+    if (!saver_ || rollbacks_ > kMostRollbacks) return false;
+    const Result<Loaded> loaded =
+        load(job_, session_, world_, join_parts("rollback ", ++all_rollbacks_, " "), options_.save,
+             data_.digest, op_deadline(), options_.changed, options_.snapshots, Trust::kChecked);
+    if (!loaded.ok()) return false;
+    done_ = loaded->progress;
+    saved_ = -1;
+    begin_saves(loaded->damaged);
+    tell([&](RunObserver& one) { one.rolled_back(*corrupt_, *loaded); });
+    return true;
   }
 
   Result<void> begin() {
@@ -92,12 +140,16 @@ class Run {
       if (options_.resumes() && !begins) damaged = std::move(loaded->damaged);
     }
     if (is_done()) return {};
+    begin_saves(damaged);
+    tell([&](RunObserver& one) { one.begins(done_, continues); });
+    return {};
+  }
+
+  void begin_saves(const std::vector<std::string>& damaged) {
     if (saver_)
       for (const std::string& path : saver_->begin_at(done_.step, damaged))
         tell([&](RunObserver& one) { one.set_aside(path); });
     if (snapshots_) snapshots_->begin_at(done_.step, {});
-    tell([&](RunObserver& one) { one.begins(done_, continues); });
-    return {};
   }
 
   Result<Loaded> load_start() {
@@ -119,6 +171,8 @@ class Run {
   }
 
   void on_step(std::int64_t step, const StepReport& report) {
+    corrupt_ = report.corrupt;
+    if (corrupt_) return;
     const spec::StepBatch batch = job_.batch(step);
     done_ = {step + 1, batch.first + batch.sequences, done_.tokens + report.tokens};
     expect(step + 1);
@@ -132,7 +186,7 @@ class Run {
     if (weights_ && (done_.step % options_.sample_interval == 0 || done_.step == steps()))
       show_weights(step);
     if (saver_ && options_.save_interval > 0 && done_.step % options_.save_interval == 0) save();
-    if (snapshots_ && done_.step % options_.snapshot_interval == 0) snapshots_->save(done_);
+    if (snapshots_ && done_.step % options_.snapshot_interval == 0) snapshot();
     tell_saved();
   }
 
@@ -147,8 +201,19 @@ class Run {
     tell([&](RunObserver& one) { one.evaluation(step, report); });
   }
 
+  // Not what a check finds wrong.
+  bool may_save() {
+    if (session_.checks() && !corrupt_) corrupt_ = session_.check_state();
+    return !corrupt_;
+  }
+
+  void snapshot() {
+    if (may_save()) snapshots_->save(done_, session_.checks());
+  }
+
   void save() {
-    saver_->save(done_);
+    if (!may_save()) return;
+    saver_->save(done_, session_.checks());
     saved_ = done_.step;
     tell([&](RunObserver& one) { one.saves(done_, saver_->paused()); });
   }
@@ -167,6 +232,7 @@ class Run {
     if (saved_ == done_.step) last = saver_->finish();
     if (!last || !last->path.ok()) {
       save();
+      if (corrupt_) return std::nullopt;
       last = saver_->finish();
     }
     if (last->path.ok()) return std::nullopt;
@@ -185,6 +251,9 @@ class Run {
   std::optional<Saver> saver_, snapshots_;
   std::optional<WholeWeights> weights_;  // where some are to be shown
   Progress done_;
+  std::optional<Error> corrupt_;    // what a check found since the last rollback
+  std::int64_t corrupt_step_ = -1;  // the furthest that a run came that had to go back
+  int rollbacks_ = 0, all_rollbacks_ = 0;
   std::int64_t saved_ = -1;  // step of the last save that this run began
 };
 
@@ -206,17 +275,10 @@ RunEnding train(const Job& job, comm::World& world, const RunData& data, const R
 Ending train_steps(
     Session& session, std::int64_t first, std::int64_t last, const std::atomic<bool>& stop,
     const std::function<void(std::int64_t step, const StepReport& report)>& on_step) {
-  const bool skips = session.job().spec.train.on_nonfinite == spec::OnNonfinite::kSkip;
-  int skipped = 0;
-  for (std::int64_t step = first; step < last; ++step) {
-    if (stop) session.workspace().ask_to_stop();
-    const StepReport report = session.step(step);
+  return run_steps(session, first, last, stop, [&](std::int64_t step, const StepReport& report) {
     on_step(step, report);
-    skipped = report.updated ? 0 : skipped + 1;
-    if (skipped > (skips ? kMostSkipped : 0)) return Ending::kDiverged;
-    if (report.stop) return Ending::kStopped;
-  }
-  return Ending::kFinished;
+    return true;
+  });
 }
 
 }  // namespace lockstep::train

@@ -22,11 +22,15 @@ enum class Ending : std::uint8_t {
   kFinished,
   kStopped,   // some rank was asked to; all ranks ended after the same step
   kDiverged,  // loss or gradient norm was not finite, as often as the job allows
+  kCorrupt,   // a check found wrong state, and there is no checked one to go back to
 };
 
 // Where the job skips steps that are not finite: how many in a row it may skip. A few are bad
 // samples or a spike; ten are a model that is lost.
 inline constexpr int kMostSkipped = 10;
+// How often in a row a run goes back to a checkpoint before it has come further than before. What
+// is wrong still then is no cosmic ray.
+inline constexpr int kMostRollbacks = 3;
 
 // Where the state of the first step comes from.
 enum class Start : std::uint8_t {
@@ -52,6 +56,7 @@ struct RunOptions {
   std::int64_t sample_interval = 0;  // steps between two calls of RunObserver::weights; 0: none
   std::size_t timelines = 0;         // of so many last steps of a whole batch, collected at the end
   std::string version = {};          // of the program, as checkpoints tell it
+  std::optional<BitFlip> flip = {};  // for tests
 
   bool resumes() const { return start == Start::kResume || start == Start::kResumeOrNew; }
 };
@@ -75,6 +80,8 @@ class RunObserver {
   // After a step. `digest` where the options ask for it.
   virtual void step(std::int64_t /*step*/, const StepReport& /*report*/,
                     std::optional<std::uint64_t> /*digest*/) {}
+  // A check found `why`, and the run resumes from the checkpoint `to`.
+  virtual void rolled_back(const Error& /*why*/, const Loaded& /*to*/) {}
   virtual void evaluation(std::int64_t /*step*/, const EvalReport& /*report*/) {}
   // On rank 0 all weights, every sample_interval steps and after the last; the others wait.
   virtual void weights(std::int64_t /*step*/, WholeWeights& /*weights*/) {}
@@ -89,6 +96,7 @@ struct RunEnding {
   Ending ending = Ending::kFinished;
   cost::RunTimeline measured = {};    // of all ranks, when timelines are collected
   std::optional<Error> refused = {};  // why nothing was trained; the same on all ranks
+  std::optional<Error> corrupt = {};  // what a check found, where the ending is kCorrupt
   std::optional<Error> unsaved = {};  // why the last checkpoint is missing; the same on all ranks
 };
 

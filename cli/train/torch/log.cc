@@ -93,8 +93,8 @@ Result<std::vector<std::string>> write_run_files(const RunFiles& files, const sp
 
 std::pair<const char*, ExitCode> look_of(train::Ending ending) {
   if (ending == train::Ending::kFinished) return {"finished", ExitCode::kOk};
-  return ending == train::Ending::kStopped ? std::pair("stopped", ExitCode::kTerminated)
-                                           : std::pair("diverged", ExitCode::kRunFailed);
+  if (ending == train::Ending::kStopped) return {"stopped", ExitCode::kTerminated};
+  return {ending == train::Ending::kCorrupt ? "corrupt" : "diverged", ExitCode::kRunFailed};
 }
 
 }  // namespace
@@ -350,6 +350,18 @@ void TrainLog::sample(std::int64_t step, const std::string& prompt, const std::s
   for (const char c : shown(text))
     lines += c == '\n' ? std::string("\n") + kIndent : std::string(1, c);
   output_.out << lines << '\n' << std::flush;
+}
+
+// What is told of steps that are taken anew is forgotten.
+void TrainLog::rolled_back(const Error& why, const train::Loaded& to) {
+  clear_bar();
+  output_.err << "lockstep: " << why.message << "; the run resumes from " << to.path << std::endl;
+  saved_ = to.path;
+  const std::int64_t step = to.progress.step;
+  first_ = std::min(first_, step);
+  done_ = step - first_;
+  reports_.resize(std::min(reports_.size(), static_cast<std::size_t>(done_)));
+  std::erase_if(evaluations_, [&](const Evaluated& one) { return one.step >= step; });
 }
 
 Error TrainLog::diverged() const {

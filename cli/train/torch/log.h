@@ -66,6 +66,7 @@ class TrainLog final : public train::RunObserver {
   std::string way_back() const;
   void step(std::int64_t step, const train::StepReport& report,
             std::optional<std::uint64_t> digest) override;
+  void rolled_back(const Error& why, const train::Loaded& to) override;
   void evaluation(std::int64_t step, const train::EvalReport& report) override;
   // A text that the model made behind `prompt`.
   void sample(std::int64_t step, const std::string& prompt, const std::string& text);

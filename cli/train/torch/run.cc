@@ -3,6 +3,7 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -258,6 +259,12 @@ Result<TrainOptions> read_options(const Args& args, const spec::Spec& spec) {
     for (const char* option : {"save-interval", "resume"})
       if (args.has(option)) return conflict(option, "there is no --save", "add --save DIR");
   LS_TRY(read_start(args, options));
+  if (const char* const flip = std::getenv("LOCKSTEP_FLIP_BIT")) {  // for tests
+    if (spec.train.check_interval == 0)
+      return Error{Code::kConflict, "LOCKSTEP_FLIP_BIT is set, but train.check_interval is 0",
+                   "it is for tests of checks: unset it"};
+    options.flip = LS_TRY(train::parse_bit_flip(flip));
+  }
   return options;
 }
 
@@ -361,6 +368,7 @@ train::RunEnding train_first(const train::Job& job, const TrainData& data,
 
 ExitCode conclude(TrainLog& log, const train::RunEnding& end, Output& output) {
   if (end.refused) return fail(output, *end.refused);
+  if (end.corrupt) return fail(output, *end.corrupt);
   const ExitCode code = log.conclude(end.ending, end.measured);
   if (!end.unsaved) return code;
   Error error = *end.unsaved;
