@@ -45,7 +45,7 @@ std::string disagreement(const std::string& name,
 
 }  // namespace
 
-std::string verdict_on(const std::vector<Findings>& ranks) {
+std::string verdict_on(const std::vector<CheckFindings>& ranks) {
   std::vector<std::string> said;
   std::map<std::uint64_t, std::map<std::uint64_t, std::vector<int>>> pieces;
   std::map<std::uint64_t, std::string> names;

@@ -16,7 +16,7 @@ std::uint64_t with_key(std::uint64_t key, std::uint64_t digest) {
   return xxh3_64(std::as_bytes(std::span(words)));
 }
 
-std::string to_text(const Findings& found) {
+std::string to_text(const CheckFindings& found) {
   const auto piece = [](const PieceDigest& of) {
     return Json::array({to_hex(of.key), to_hex(of.digest), of.name});
   };
@@ -25,8 +25,8 @@ std::string to_text(const Findings& found) {
       .dump();
 }
 
-Findings parse_findings(const std::string& text) {
-  Findings found;
+CheckFindings parse_findings(const std::string& text) {
+  CheckFindings found;
   const Result<Json> json = Json::parse(text);
   LS_CHECK(json.ok(), "findings of a rank of this version");
   for (const Json& fault : json->find("faults")->items()) found.faults.push_back(fault.as_text());
@@ -129,7 +129,7 @@ Error StateCheck::verdict() {
   std::string said;
   const auto texts = comm::gather_texts(*all_, to_text(found_), deadline);
   if (rank_.value == 0) {
-    std::vector<Findings> ranks;
+    std::vector<CheckFindings> ranks;
     for (const std::string& text : texts) ranks.push_back(parse_findings(text));
     said = verdict_on(ranks);
   }

@@ -36,13 +36,13 @@ struct PieceDigest {
   std::string name;
 };
 // What a rank found of itself or its neighbour, and what it holds that others hold too.
-struct Findings {
+struct CheckFindings {
   std::vector<std::string> faults;
   std::vector<PieceDigest> pieces;
 };
 // Which ranks are wrong about what, in words: of three or more replicas the minority, of two that
 // nobody can tell. `ranks` in the order of the world.
-std::string verdict_on(const std::vector<Findings>& ranks);
+std::string verdict_on(const std::vector<CheckFindings>& ranks);
 
 // Belongs to the rank's thread. What is given outlives it. All ranks make the same calls.
 class StateCheck {
@@ -86,7 +86,7 @@ class StateCheck {
   std::vector<std::uint64_t> left_;  // digests of at_rest_ when a step ended; empty: none
   std::int64_t left_for_ = 0;        // the step that they are for
   std::int64_t writes_ = 0;          // of the workspace then
-  Findings found_;
+  CheckFindings found_;
   Seconds spent_;
 };
 

@@ -17,7 +17,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr const char* kLayouts[] = {
+constexpr const char* kCheckedLayouts[] = {
     "dp1 zero0 m2",         "dp2 zero0 m2",     "dp4 zero0 m1",          "dp2 zero1 m2",
     "dp2x2 zero1 m2",       "dp3 zero2 m1",     "dp2x2 zero2 m1",        "dp2 zero3 m2",
     "dp2x2 zero3 m2",       "tp2 dp1 zero0 m2", "tp2 dp2 zero1 m2 nosp", "tp4 dp1 zero2 m2",
@@ -70,7 +70,7 @@ TEST(StateCheck, FindsNothingWhereNothingIsWrongAndSendsWhatIsPredicted) {
   int all = 0;
   for (const auto& [tied, dtype] :
        {std::pair(true, DType::kF32), {false, DType::kBF16}, {true, DType::kF64}})
-    for (const char* layout : kLayouts)
+    for (const char* layout : kCheckedLayouts)
       all += clean_steps(checked_job(small_of(tied, dtype), layout, 1), steps);
   for (const char* layout :
        {"dp2 ep2 zero0 m2", "dp2x2 ep2 zero3 m2", "tp2 dp2 ep4 zero3 m2",
@@ -143,9 +143,9 @@ class Thrower {
 // In a step that checks, whatever bit of whatever state: replicas or digests of the owner show it
 // at once, the step changes nothing, and the message names the piece and the rank.
 TEST(StateCheck, FindsEveryFlippedBitInTheStepThatChecks) {
-  const int flips = trials("LOCKSTEP_FLIPS", 45) / static_cast<int>(std::size(kLayouts));
+  const int flips = trials("LOCKSTEP_FLIPS", 45) / static_cast<int>(std::size(kCheckedLayouts));
   std::atomic<int> replicated = 0, single = 0;
-  for (const char* layout : kLayouts) {
+  for (const char* layout : kCheckedLayouts) {
     const DType dtype = std::string(layout).starts_with("dp2") ? DType::kBF16 : DType::kF32;
     const Job job = checked_job(small_of(true, dtype), layout, 1);
     const data::MockTokens tokens(1, job.spec.model.vocab, false);
@@ -225,7 +225,7 @@ TEST(StateCheck, OfTheStepsBetweenSeesReplicasLaterAndOwnersNever) {
 
 TEST(StateCheck, TellsTheMinorityOfThreeAndNobodyOfTwo) {
   const auto findings = [](std::vector<std::uint64_t> digests) {
-    std::vector<Findings> ranks;
+    std::vector<CheckFindings> ranks;
     for (const std::uint64_t digest : digests) ranks.push_back({{}, {{1, digest, "weight of x"}}});
     return ranks;
   };
