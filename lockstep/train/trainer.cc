@@ -56,12 +56,12 @@ class Run {
     do {
       expect(done_.step);
       corrupt_.reset();
-      end.ending = train_steps(session_, done_.step, steps(), stop,
-                               [&](std::int64_t step, const StepReport& report) {
-                                 has_stepped = true;
-                                 on_step(step, report);
-                                 return !corrupt_;
-                               });
+      end.ending = run_steps(session_, done_.step, steps(), stop,
+                             [&](std::int64_t step, const StepReport& report) {
+                               has_stepped = true;
+                               on_step(step, report);
+                               return !corrupt_;
+                             });
       finish_state(end);
     } while (end.ending == Ending::kCorrupt && roll_back());
     end.corrupt = corrupt_;
