@@ -201,6 +201,11 @@ constexpr CodeRow kCodeRows[] = {
      "Training never starts from random weights in place of a checkpoint that is missing.",
      "there is no checkpoint in `out`",
      "Name a checkpoint, a folder step-N, or the run folder that holds them."},
+    {Code::kBadAuditDump, "a dump of a training step cannot be audited",
+     "It is not whole, its pieces overlap or do not fit the model of its config, or its batch is "
+     "one that no reference is computed of. A verdict on part of a step would be none.",
+     "gradient `model.norm.weight`: 64 of 128 elements are in no piece, the first at 64",
+     "docs/formats/audit.md says what a dump holds; every rank writes two files of it."},
     {Code::kBadHfConfig, "a config.json describes no model that can be trained here",
      "A directory is taken over only when Lockstep computes what transformers would; another "
      "activation, rotary scaling, bias or window would not. Dropout is ignored, and said so.",

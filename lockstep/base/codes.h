@@ -68,6 +68,7 @@ enum class Code : std::uint16_t {
   kCorruptCheckpoint = 823,
   kOtherCheckpoint = 824,
   kNoCheckpoint = 825,
+  kBadAuditDump = 826,
 
   kBadHfConfig = 840,
   kBadHfWeights = 841,
