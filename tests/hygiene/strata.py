@@ -40,6 +40,7 @@ ABOUT = {  # what a folder is, in a few words; a new folder needs its own
     "observe": "what own runs say of others",
     "backtest": "published runs",
     "hf": "Hugging Face",
+    "audit": "others' steps",
     "planner": "finds layouts",
     "planner/emit": "others' flags",
     "tensor": "tensors, devices",
@@ -55,6 +56,7 @@ ABOUT = {  # what a folder is, in a few words; a new folder needs its own
     "runtime": "values as tensors",
     "train": "the training loop",
     "verify": "the proof",
+    "audit/reference": "computed here",
 }
 BOX, HEIGHT, GAP, RISE, MARGIN = 118, 38, 16, 46, 22
 LANE = 12  # width of an arrow that passes a row
