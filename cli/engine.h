@@ -26,6 +26,7 @@ struct Engine {
   Result<ExitCode> (*train)(const Args& args, Output& output) = nullptr;
   Result<ExitCode> (*generate)(const Args& args, Output& output) = nullptr;
   Result<ExitCode> (*verify)(const Args& args, Output& output) = nullptr;
+  Result<ExitCode> (*audit)(const Args& args, Output& output) = nullptr;
   Result<ExitCode> (*calibrate)(const Args& args, Output& output) = nullptr;
   UnitOutputs (*unit_outputs)(const model::Model& model, hf::ParamSource& params,
                               std::span<const std::int64_t> tokens, DType dtype) = nullptr;
@@ -38,6 +39,7 @@ struct Engine {
 Result<ExitCode> run_train(const Args& args, Output& output);
 Result<ExitCode> run_generate(const Args& args, Output& output);
 Result<ExitCode> run_verify(const Args& args, Output& output);
+Result<ExitCode> run_audit(const Args& args, Output& output);
 Result<ExitCode> run_calibrate(const Args& args, Output& output);
 UnitOutputs unit_outputs(const model::Model& model, hf::ParamSource& params,
                          std::span<const std::int64_t> tokens, DType dtype);

@@ -16,6 +16,7 @@ Verb generate_verb();                                    // generate.cc
 Verb report_verb();                                      // report.cc
 Verb plan_verb();                                        // plan.cc
 Verb verify_verb();                                      // verify.cc
+Verb audit_verb();                                       // audit.cc
 Verb simulate_verb();                                    // simulate.cc
 Verb calibrate_verb();                                   // calibrate.cc
 Verb backtest_verb();                                    // backtest.cc

@@ -15,7 +15,7 @@ std::vector<Finding> check() {
 
 std::vector<Finding> check_devices() { return doctor::check_devices(DeviceKind::kCuda); }
 
-constexpr Engine kEngine = {run_train,    run_generate,   run_verify, run_calibrate,
+constexpr Engine kEngine = {run_train,    run_generate,   run_verify, run_audit,    run_calibrate,
                             unit_outputs, comm::backends, check,      check_devices};
 
 }  // namespace
