@@ -80,7 +80,7 @@ def damages():
     yield "range", piece(lambda p: p.update(range=[0, 1 << 60])), "is not inside of"
     yield "kind", piece(lambda p: p.update(kind="moment")), "not weight or gradient"
     yield "key", piece(lambda p: p.update(key="../../etc/passwd")), "there is no tensor"
-    yield "name", piece(lambda p: p.update(tensor="w")), "elements of gradients"
+    yield "name", piece(lambda p: p.update(tensor="w")), "no gradient of"
     yield "doubled", lambda j: j["pieces"].append(dict(j["pieces"][-1], tensor="w")), "which the model has not"
     yield "missing", lambda j: j["pieces"].pop(), "elements of gradients"
     yield "shares", piece(lambda p: p.update(shares=3)), "1 of 3 shares"
