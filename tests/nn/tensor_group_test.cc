@@ -32,8 +32,8 @@ struct BlockOrder {
   bool at_once = true;
 };
 
-struct BlockRig {
-  BlockRig(const Tiny& of, at::ScalarType type)
+struct TensorBlockRig {
+  TensorBlockRig(const Tiny& of, at::ScalarType type)
       : tiny(of),
         rope(of.config(), of.shape.seq, type, at::kCPU),
         params(random_params(of, kBlock, type)),
@@ -103,7 +103,7 @@ void expect_same_bits(const Tiny& tiny, const BlockResult& a, const BlockResult&
 TEST(TensorGroup, ABlockEqualsTheUncutOneInDoublePrecision) {
   for (const Shape& shape : divisible_shapes()) {
     const Tiny tiny(shape);
-    const BlockRig rig(tiny, at::kDouble);
+    const TensorBlockRig rig(tiny, at::kDouble);
     const BlockResult alone = rig.alone();
     for (const Ways& ways : all_ways()) {
       SCOPED_TRACE(ways.text() + " seq " + std::to_string(shape.seq));
@@ -122,7 +122,7 @@ TEST(TensorGroup, ABlockEqualsTheUncutOneInDoublePrecision) {
 TEST(TensorGroup, ABlockIsAsAccurateAsTheUncutOneInSinglePrecision) {
   for (const Shape& shape : divisible_shapes()) {
     const Tiny tiny(shape);
-    const BlockRig rig(tiny, at::kFloat);
+    const TensorBlockRig rig(tiny, at::kFloat);
     const Truth truth = block_truth(tiny, rig.params.to(at::kDouble), rig.input.to(at::kDouble),
                                     rig.d_out.to(at::kDouble));
     const Truth single = block_truth(tiny, rig.params, rig.input, rig.d_out);
@@ -137,7 +137,7 @@ TEST(TensorGroup, ABlockIsAsAccurateAsTheUncutOneInSinglePrecision) {
   }
 }
 
-void expect_orders_change_no_bit(const BlockRig& rig, const Ways& ways) {
+void expect_orders_change_no_bit(const TensorBlockRig& rig, const Ways& ways) {
   const BlockResult kept = rig.run(ways);
   for (const bool at_once : {true, false})
     for (const bool recompute : {false, true})
@@ -152,11 +152,11 @@ TEST(TensorGroup, DroppedRowsRecomputeAndPuttingOffWeightsChangeNoBit) {
   const Tiny tiny(divisible_shapes()[0]);
   for (const at::ScalarType type : {at::kFloat, at::kDouble})
     for (const Ways& ways : {Ways{2, false}, {2, true}, {4, true}})
-      expect_orders_change_no_bit(BlockRig(tiny, type), ways);
+      expect_orders_change_no_bit(TensorBlockRig(tiny, type), ways);
   for (const Kin kin : {Kin::kGpt2, Kin::kQwen2, Kin::kQwen3}) {
     const Tiny other(divisible_shapes()[0].as(kin));
     for (const Ways& ways : {Ways{2, false}, {2, true}})
-      expect_orders_change_no_bit(BlockRig(other, at::kDouble), ways);
+      expect_orders_change_no_bit(TensorBlockRig(other, at::kDouble), ways);
   }
 }
 
@@ -210,8 +210,8 @@ double merged(const std::vector<ExactSum>& sums) {
   return ExactSum::from_words(words).result();
 }
 
-struct HeadRig {
-  HeadRig(const Tiny& of, at::ScalarType type)
+struct TensorHeadRig {
+  TensorHeadRig(const Tiny& of, at::ScalarType type)
       : tiny(of),
         params(random_params(of, kHead, type)),
         input(random("input", {of.shape.tokens(), of.shape.hidden}, type)),
@@ -252,7 +252,7 @@ struct HeadRig {
 TEST(TensorGroup, AHeadEqualsTheUncutOneInDoublePrecision) {
   for (const Shape& shape : divisible_shapes()) {
     const Tiny tiny(shape);
-    const HeadRig rig(tiny, at::kDouble);
+    const TensorHeadRig rig(tiny, at::kDouble);
     for (const std::int64_t chunk : {std::int64_t{7}, shape.tokens()}) {
       const HeadResult alone = rig.alone(chunk);
       for (const Ways& ways : all_ways()) {
@@ -274,7 +274,7 @@ TEST(TensorGroup, AHeadEqualsTheUncutOneInDoublePrecision) {
 TEST(TensorGroup, AHeadIsAsAccurateAsTheUncutOneInSinglePrecision) {
   for (const Shape& shape : divisible_shapes()) {
     const Tiny tiny(shape);
-    const HeadRig rig(tiny, at::kFloat);
+    const TensorHeadRig rig(tiny, at::kFloat);
     const Truth truth = head_truth(tiny, rig.params.to(at::kDouble), rig.input.to(at::kDouble),
                                    rig.labels, kLossSeed);
     const Truth single = head_truth(tiny, rig.params, rig.input, rig.labels, kLossSeed);
@@ -292,7 +292,7 @@ TEST(TensorGroup, AHeadIsAsAccurateAsTheUncutOneInSinglePrecision) {
 // Logits far apart between ranks: the greatest must be that of all, or exponentials overflow.
 TEST(TensorGroup, GreatLogitsDoNotOverflow) {
   const Tiny tiny(divisible_shapes()[0]);
-  HeadRig rig(tiny, at::kFloat);
+  TensorHeadRig rig(tiny, at::kFloat);
   const auto place = tiny.flat(kHead).of(1);
   ASSERT_EQ(tiny.unit(kHead).params[1].name, "head.weight");
   rig.params.narrow(0, place.offset, place.numel).mul_(400.0);
