@@ -57,7 +57,7 @@ TEST(Launch, WhatCannotBeRestartedOrStartedIsRefused) {
             "--snapshot-dir /proc: is not a file system in memory"},
            {words("--snapshot-interval 2 --snapshot-dir /no/such", saves),
             "--snapshot-dir /no/such: No such file"},
-           {words("--snapshot-interval 2", saves + "--set model.layers=9000000"),
+           {words("--snapshot-interval 2", saves + "--set model.hidden=65536"),
             "free, and 3 copies of the state take "}}) {
     const Answer answered = answer(catalog(), given);
     EXPECT_NE(answered.code, ExitCode::kOk) << told;

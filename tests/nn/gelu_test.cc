@@ -39,7 +39,7 @@ at::Tensor spread(at::ScalarType type) {
 
 template <class T>
 void expect_close(at::ScalarType type, double rounding) {
-  const at::Tensor x = spread(type), y = gelu(x);
+  const at::Tensor x = spread(type), y = nn::gelu(x);
   at::Tensor d = random("d", {x.numel()}, type);
   const at::Tensor d_before = d.clone();
   gelu_grad(x, d);
@@ -66,7 +66,7 @@ TEST(Gelu, FarFromZeroIsAStep) {
       const at::Tensor x = at::tensor({-at, at}, at::TensorOptions(at::kDouble)).to(type),
                        d = at::ones_like(x);
       const double far = x[1].item<double>();
-      const at::Tensor y = gelu(x);
+      const at::Tensor y = nn::gelu(x);
       gelu_grad(x, d);
       EXPECT_NEAR(y[0].item<double>(), 0, 1e-20) << at;
       EXPECT_EQ(y[1].item<double>(), far);
@@ -77,7 +77,7 @@ TEST(Gelu, FarFromZeroIsAStep) {
 
 TEST(Gelu, OfNarrowElementsIsThatOfWideOnesRoundedOnce) {
   const at::Tensor x = spread(at::kBFloat16), wide = x.to(at::kFloat);
-  EXPECT_TRUE(at::equal(gelu(x), gelu(wide).to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(nn::gelu(x), nn::gelu(wide).to(at::kBFloat16)));
   const at::Tensor d = random("d", {x.numel()}, at::kBFloat16), d_wide = d.to(at::kFloat);
   gelu_grad(x, d);
   gelu_grad(wide, d_wide);
@@ -86,13 +86,13 @@ TEST(Gelu, OfNarrowElementsIsThatOfWideOnesRoundedOnce) {
 
 TEST(Gelu, AnElementsBitsDoNotDependOnItsPlace) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    const at::Tensor x = spread(type), whole = gelu(x), d = random("d", {x.numel()}, type);
+    const at::Tensor x = spread(type), whole = nn::gelu(x), d = random("d", {x.numel()}, type);
     const at::Tensor d_whole = d.clone();
     gelu_grad(x, d_whole);
     for (const std::int64_t begin : {1, 5, 31})
       for (const std::int64_t length : {1, 7, 16, 61}) {
         const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, length); };
-        EXPECT_TRUE(at::equal(gelu(part(x)), part(whole)));
+        EXPECT_TRUE(at::equal(nn::gelu(part(x)), part(whole)));
         const at::Tensor d_part = part(d).clone();
         gelu_grad(part(x), d_part);
         EXPECT_TRUE(at::equal(d_part, part(d_whole)));
@@ -108,8 +108,8 @@ TEST(GeGlu, FollowsGelu) {
     const auto wide = type == at::kDouble ? at::kDouble : at::kFloat;
     const at::Tensor gate = pair.narrow(1, 0, 53).to(wide).contiguous();
     const at::Tensor up = pair.narrow(1, 53, 53).to(wide);
-    EXPECT_TRUE(at::equal(geglu(pair), gelu(gate).mul_(up).to(type)));
-    const at::Tensor d_up = gelu(gate).mul_(d.to(wide)).to(type);
+    EXPECT_TRUE(at::equal(geglu(pair), nn::gelu(gate).mul_(up).to(type)));
+    const at::Tensor d_up = nn::gelu(gate).mul_(d.to(wide)).to(type);
     const at::Tensor d_gate = up.clone(at::MemoryFormat::Contiguous).mul_(d.to(wide));
     gelu_grad(gate, d_gate);
     const at::Tensor made = geglu_grad(pair, d);
