@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "cli/verbs.h"
 #include "lockstep/config/suggest.h"
 #include "lockstep/spec/spec.h"
 
@@ -83,7 +82,7 @@ std::string instead_of_option(const Verb& verb, std::string_view name) {
   for (const Positional& argument : verb.positionals)
     if (config::is_within(0, argument.name, name))
       return join_parts("leave the option out: ", argument.name, " is an argument");
-  if (!has("set")) return verb.name == "launch" ? instead_of_option(train_verb(), name) : "";
+  if (!has("set")) return verb.starts ? instead_of_option(verb.starts(), name) : "";
   const std::string_view known = find(std::begin(kOptions), std::end(kOptions), name);
   if (!known.empty() && !known.starts_with("--")) return std::string(known);
   if (!known.empty() && has(known.substr(2, known.find_first_of(" ,:") - 2)))

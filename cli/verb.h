@@ -171,6 +171,7 @@ struct Verb {
   // One of the two; the engine's where it takes LibTorch.
   Result<ExitCode> (*run)(const Args& args, Output& output) = nullptr;
   Result<ExitCode> (*Engine::*engine)(const Args& args, Output& output) = nullptr;
+  Verb (*starts)() = nullptr;  // the verb that its arguments are words of
 };
 
 // What goes wrong in `work`, however it is told, is an Error.

@@ -250,7 +250,8 @@ Verb launch_verb() {
                        .help = "`train` and its words, as they would stand behind `lockstep`",
                        .repeated = true,
                        .is_command = true}},
-      .run = run_launch};
+      .run = run_launch,
+      .starts = train_verb};
 }
 
 }  // namespace lockstep::cli

@@ -36,8 +36,8 @@ inline constexpr std::string_view kReportSeveral = R"html(<h1>Runs compared</h1>
 <h2>The answer</h2>
 {#runs | =label b | run=name | model=model | layout=layout code | steps=done whole | loss=last_loss digits
 | validation=eval.loss digits | best validation=best_eval.loss digits | at step=best_eval.step whole
-| tokens/s=tokens_per_second whole | peak=peak_bytes bytes | it=ending}{?lowest}<p>The lowest validation loss, {lowest.loss
-digits}, is that of {lowest.label b} behind step {lowest.step whole}.</p>
+| tokens/s=tokens_per_second whole | peak=peak_bytes bytes | status=ending}{?lowest}<p>The lowest validation loss, {lowest.loss
+digits}, is that of {lowest.label b} after step {lowest.step whole}.</p>
 {/}</section>
 )html";
 
@@ -62,8 +62,8 @@ inline constexpr std::string_view kReportTiles = R"html(<dl class="tiles">
 <div><dt>Loss</dt><dd class="big">{@.last_loss digits}</dd>
 <dd>from {@.first_loss digits}</dd></div>
 {?@.eval}<div><dt>Validation loss</dt><dd class="big">{@.eval.loss digits}</dd>
-<dd>perplexity {@.eval.perplexity plain} behind step {@.eval.step whole}; the lowest is {@.best_eval.loss digits},
-behind step {@.best_eval.step whole}</dd></div>
+<dd>perplexity {@.eval.perplexity plain} after step {@.eval.step whole}; the lowest is {@.best_eval.loss digits},
+after step {@.best_eval.step whole}</dd></div>
 {/}<div><dt>Tokens a second</dt><dd class="big">{@.tokens_per_second whole}</dd>
 <dd>{@.tokens whole} tokens in {@.seconds seconds} of steps</dd></div>
 <div><dt>Peak of tensors</dt><dd class="big">{@.peak_bytes bytes}</dd>
@@ -90,7 +90,7 @@ step, and the last count but one that of steps in which both were what was predi
 {/}</section>
 <section>
 <h2>{?several}{@.label b}: {/}Starts, checkpoints, environment</h2>
-{#@.starts | =event | at=time date | behind step=step whole | layout=layout code | ranks=ranks whole
+{#@.starts | =event | at=time date | after step=step whole | layout=layout code | ranks=ranks whole
 | Lockstep=lockstep | ?lines dropped=dropped_lines whole}{?@.checkpoints.0}<h3>Checkpoints</h3>
 {#@.checkpoints | folder=name | step=step whole | samples=samples whole | tokens=tokens whole | saved under=layout code
 | files=bytes bytes | digest of its manifest=digest code}{/}<p class="note">{@.saves whole} saves; the manifest has the

@@ -46,7 +46,7 @@ void print_runs(const Json& report, Output& output) {
          return peak == nullptr ? "-" : to_text(Bytes{peak->as_int()});
        },
        4},
-      {"it", 'l', [](const Json& run) { return run.find("ending")->as_text(); }, 5}};
+      {"status", 'l', [](const Json& run) { return run.find("ending")->as_text(); }, 5}};
   fit(columns, runs, output.table_width);
   print_table(output.out, columns, runs);
   for (const Json& run : runs)
