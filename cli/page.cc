@@ -115,6 +115,7 @@ std::string_view HtmlPage::branch(std::string_view& words, bool is_first) {
 
 std::string HtmlPage::made(std::string_view tag) const {
   if (tag[0] == '#') return listing(tag.substr(1));
+  if (tag == "!head") return std::string(kPageHead);
   if (tag == "!style") return std::string(kPageStyle);
   if (tag[0] == '!') return drawn(tag.substr(1));
   const auto [path, form] = words_of(tag);

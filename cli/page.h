@@ -22,7 +22,8 @@ namespace lockstep::cli {
 //                         a table with a row for each of the list. Paths are inside that, or, with
 //                         a star for its index, in the value. A column whose title begins with "?"
 //                         is left out where the first row has no such path
-//   {!style}              how all pages look: wide, narrow, dark and on paper
+//   {!head}               how all pages begin
+//   {!style}              and how they look: wide, narrow, dark and on paper
 //   {!part}               what drawn() makes of that name
 class HtmlPage {
  public:

@@ -1,9 +1,18 @@
-// How pages look: wide, narrow, dark and on paper. No font, picture or script from elsewhere.
+// How pages begin, and how they look: wide, narrow, dark and on paper. No font, picture or script
+// from elsewhere.
 #pragma once
 
 #include <string_view>
 
 namespace lockstep::cli {
+
+inline constexpr std::string_view kPageHead = R"html(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">)html";
 
 inline constexpr std::string_view kPageStyle = R"css(
 :root { --bg: #fff; --card: #f5f7f9; --ink: #1b2028; --dim: #59636f; --line: #dbe0e6; --key: #00548c; --bad: #b00020;

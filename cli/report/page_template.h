@@ -5,13 +5,7 @@
 
 namespace lockstep::cli {
 
-inline constexpr std::string_view kReportHead = R"html(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+inline constexpr std::string_view kReportHead = R"html({!head}
 <title>{runs.0.model raw}: training report</title>
 <style>
 {!style}</style>
