@@ -129,15 +129,18 @@ class Maker {
              [&](const Sample& s) { return s.microbatch == last[s.data_rank]; });
     add_part("without the last microbatch of every data rank",
              [&](const Sample& s) { return s.microbatch != last[s.data_rank]; });
-    for (const auto& [rank, live] : by_rank_) {
+    for (const auto& one : by_rank_) {
+      const int rank = one.first;
       add_part(join_parts("only data rank ", rank),
                [&](const Sample& s) { return s.data_rank == rank; });
       add_part(join_parts("only the last microbatch of data rank ", rank),
                [&](const Sample& s) { return s.data_rank == rank && s.microbatch == last[rank]; });
     }
-    for (const auto& [rank, live] : by_rank_)
+    for (const auto& one : by_rank_) {
+      const int rank = one.first;
       add_part(join_parts("without data rank ", rank),
                [&](const Sample& s) { return s.data_rank != rank; });
+    }
     const int most = dump_.microbatches();
     for (int k = 0; k < most && most <= 32; ++k) {
       if (k != most - 1)
@@ -147,10 +150,12 @@ class Maker {
         add_part(join_parts("only microbatch ", k, " of every data rank"),
                  [&](const Sample& s) { return s.microbatch == k; });
     }
-    for (const auto& [place, live] : by_microbatch_)
-      if (by_rank_.size() > 1 && by_microbatch_.size() <= 32)
-        add_part(join_parts("without microbatch ", place.second, " of data rank ", place.first),
-                 [&](const Sample& s) { return std::pair(s.data_rank, s.microbatch) != place; });
+    if (by_rank_.size() == 1 || by_microbatch_.size() > 32) return;
+    for (const auto& one : by_microbatch_) {
+      const std::pair<int, int> place = one.first;
+      add_part(join_parts("without microbatch ", place.second, " of data rank ", place.first),
+               [&](const Sample& s) { return std::pair(s.data_rank, s.microbatch) != place; });
+    }
   }
 
   void add_moved(int by, const Step& step) {
