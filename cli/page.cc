@@ -172,7 +172,7 @@ std::string HtmlPage::path_in(const std::string& list, std::size_t i, const std:
 }
 std::string HtmlPage::cell(const std::string& list, const Group& group, const std::string& path,
                            const std::string& form) const {
-  const std::string first = cell(path_in(list, group.first, path), form);
+  std::string first = cell(path_in(list, group.first, path), form);
   if (path != "pipeline_rank" || group.first == group.second) return first;
   return first + " to " + cell(path_in(list, group.second, path), form);
 }
