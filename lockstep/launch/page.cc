@@ -141,8 +141,9 @@ void Page::Unmap::operator()(SharedPage* page) const { ::munmap(page, sizeof(Sha
 Result<Page> Page::make() {
   Page made;
   made.memory_ = Descriptor(::memfd_create("lockstep-page", MFD_CLOEXEC));
-  if (made.memory_ < 0 || ::ftruncate(made.memory_, sizeof(SharedPage)) != 0 ||
-      !(made.page_ = std::unique_ptr<SharedPage, Unmap>(map(made.memory_))))
+  if (made.memory_ >= 0 && ::ftruncate(made.memory_, sizeof(SharedPage)) == 0)
+    made.page_.reset(map(made.memory_));
+  if (!made.page_)
     return Error{Code::kUnsuitableEnvironment,
                  "cannot make memory to share with a rank: " + system_reason()};
   pthread_mutexattr_t kind;
